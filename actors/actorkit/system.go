@@ -11,7 +11,10 @@ import (
 // NewSystem returns an actor system whose own log goes to log, warnings and
 // errors only: at lower levels the library prints whole messages.
 func NewSystem(log *zap.Logger) *actor.ActorSystem {
-	core := log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core()
+	if log.Core().Enabled(zap.InfoLevel) {
+		log = log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	}
+	core := log.Core()
 	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(zapslog.NewHandler(core))
 	}))
