@@ -1,0 +1,27 @@
+package invoker
+
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// failed is the panic value of an invoker whose attempt failed. Its supervisor
+// reads the failure and the run time through the methods.
+type failed struct {
+	failure *messages.Failure
+	ran     time.Duration
+}
+
+// Error returns the failure's text.
+func (f failed) Error() string { return f.failure.GetText() }
+
+// Unwrap returns the failure as an error of its kind.
+func (f failed) Unwrap() error { return wire.Error(f.failure) }
+
+// Failure returns the failure as the host sent it.
+func (f failed) Failure() *messages.Failure { return f.failure }
+
+// Ran returns for how long the function ran.
+func (f failed) Ran() time.Duration { return f.ran }
