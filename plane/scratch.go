@@ -1,0 +1,167 @@
+package plane
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// Scratch is a Space of files in a folder of this process alone,
+// `<dir>/troupe-<uid>/<random>`, mode 0700, held by flock: it is gone with
+// Close, and when the process was killed, with the next OpenScratch of the same
+// user.
+type Scratch struct {
+	node   string
+	folder string
+	lock   *os.File // the folder, open and locked
+	book   *book
+
+	gate sync.RWMutex // held for reading by whoever touches files, for writing by Close
+}
+
+var _ Space = (*Scratch)(nil)
+
+// OpenScratch makes this process's folder, after sweeping those that killed
+// processes left behind. Node is the name that refs carry. Warn, which may be
+// nil, is told in one line each: that the disk is used because memory has no
+// room, and that a folder could not be swept. Errors: Invalid (cfg),
+// Unavailable (the folder cannot be made, or belongs to somebody else).
+func OpenScratch(cfg config.Scratch, node string, warn func(string)) (*Scratch, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if warn == nil {
+		warn = func(string) {}
+	}
+	dir := chooseDir(cfg, warn)
+	folder, lock, err := makeFolder(dir)
+	if err != nil {
+		return nil, fault.New("plane.open", fault.Unavailable,
+			"make a scratch folder in %s: %w: free some room there, or name another scratch folder", dir, err)
+	}
+	return &Scratch{node: node, folder: folder, lock: lock, book: newBook("scratch "+folder, cfg.Limit)}, nil
+}
+
+// Folder is this process's own folder.
+func (s *Scratch) Folder() string { return s.folder }
+
+// Create implements Space: the blocks of the file are allocated when it
+// returns, so a full disk shows here and not in a worker's write.
+func (s *Scratch) Create(key string, size int64) (Draft, error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if err := s.book.reserve(key, size); err != nil {
+		return nil, err
+	}
+	d, err := s.newDraft(key, size)
+	if err != nil {
+		s.book.abort(key)
+		return nil, err
+	}
+	return d, nil
+}
+
+// Open implements Space. The blob reads with pread: a mapped file that shrinks
+// would kill the process.
+func (s *Scratch) Open(ref Ref) (Blob, error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if err := s.book.find(s.node, ref); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(s.path(ref.Key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New("plane.open", fault.NotFound, "key %q is gone: %w", ref.Key, err)
+	}
+	if err != nil {
+		return nil, fault.New("plane.open", fault.Unavailable, "open key %q: %w", ref.Key, err)
+	}
+	size, err := length(f)
+	if err == nil && size != ref.Bytes {
+		err = lengthError(ref, size)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &fileBlob{File: f, size: size}, nil
+}
+
+// Remove implements Space.
+func (s *Scratch) Remove(keys ...string) error {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	var errs []error
+	for _, key := range s.book.remove(keys) {
+		if err := os.Remove(s.path(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fault.New("plane.remove", fault.Unavailable, "remove key %q: %w", key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// List implements Space.
+func (s *Scratch) List(prefix string) []string { return s.book.list(prefix) }
+
+// Usage implements Space.
+func (s *Scratch) Usage() Usage { return s.book.report() }
+
+// Close removes the folder with all that is in it.
+func (s *Scratch) Close() error {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	if !s.book.close() {
+		return nil
+	}
+	err := os.RemoveAll(s.folder)
+	_ = os.Remove(filepath.Dir(s.folder)) // when this process was the last
+	_ = s.lock.Close()                    // the lock ends after the folder
+	if err != nil {
+		return fault.New("plane.close", fault.Unavailable, "remove the scratch folder: %w", err)
+	}
+	return nil
+}
+
+func (s *Scratch) path(key string) string { return filepath.Join(s.folder, fileName(key)) }
+
+// fileBlob reads a sealed file.
+type fileBlob struct {
+	*os.File
+	size int64
+}
+
+func (b *fileBlob) Size() int64  { return b.size }
+func (b *fileBlob) Path() string { return b.Name() }
+
+func length(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, fault.New("plane.stat", fault.Unavailable, "length of %s: %w", f.Name(), err)
+	}
+	return info.Size(), nil
+}
+
+// room returns the bytes that a user without privileges may still write to the
+// file system of folder.
+func room(folder string) (int64, error) {
+	var st unix.Statfs_t
+	if err := ignoreEINTR(func() error { return unix.Statfs(folder, &st) }); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+func ignoreEINTR(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
