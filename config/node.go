@@ -1,0 +1,84 @@
+package config
+
+import (
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// MaxSlots is the most slots that a node may offer: as many as a job may have
+// functions.
+const MaxSlots = 65536
+
+// Node is one node of the company: what it offers and where it keeps things.
+type Node struct {
+	// Name is the node's name in messages and logs. Not empty.
+	Name string `json:"name"`
+
+	// Slots is how many functions run at once, in [1, MaxSlots].
+	Slots int `json:"slots"`
+
+	// Threads is how many threads one function may use. 0 means: what the
+	// cores give each slot; see ThreadsPerSlot.
+	Threads int `json:"threads,omitempty"`
+
+	// Store is the URL of the bucket that holds what outlives a process.
+	Store string `json:"store"`
+
+	// Policy decides a job's N between epochs: one of Policies.
+	Policy string `json:"policy"`
+
+	// Scratch holds what need not outlive the process.
+	Scratch Scratch `json:"scratch"`
+}
+
+// DefaultNode returns a node that uses this machine's cores and the user's
+// store. Store is empty where there is no home folder to put it in, which
+// Validate reports.
+func DefaultNode() Node {
+	return Node{
+		Name:    "local",
+		Slots:   Cores(),
+		Store:   DefaultStore(os.Getenv),
+		Policy:  "throughput",
+		Scratch: DefaultScratch(),
+	}
+}
+
+// Cores returns how many cores this process may use, at least 1.
+func Cores() int { return runtime.GOMAXPROCS(0) }
+
+// Policies lists the names that Node.Policy may have.
+func Policies() []string { return []string{"static", "throughput"} }
+
+// ThreadsPerSlot returns Threads, or where that is 0 the cores divided by the
+// slots, at least 1.
+func (n Node) ThreadsPerSlot() int {
+	if n.Threads > 0 {
+		return n.Threads
+	}
+	return max(1, Cores()/max(1, n.Slots))
+}
+
+// Validate returns an Invalid error that names the first value that cannot be.
+func (n Node) Validate() error {
+	invalid := func(format string, args ...any) error {
+		return fault.New("config.validate", fault.Invalid, format, args...)
+	}
+	switch {
+	case n.Name == "":
+		return invalid("the node has no name: give it one")
+	case n.Slots < 1 || n.Slots > MaxSlots:
+		return invalid("slots %d is out of range: give 1 to %d", n.Slots, MaxSlots)
+	case n.Threads < 0 || n.Threads > 1024:
+		return invalid("threads %d is out of range: give 1 to 1024, or leave it out for cores/slots", n.Threads)
+	case n.Store == "":
+		return invalid("there is no store: give --store file:///folder, or set TROUPE_STORE or HOME")
+	case !slices.Contains(Policies(), n.Policy):
+		return invalid("there is no policy %q: give one of %s", n.Policy, strings.Join(Policies(), ", "))
+	}
+	return n.Scratch.Validate()
+}

@@ -1,0 +1,26 @@
+package config
+
+import (
+	"net/url"
+	"path/filepath"
+)
+
+// DefaultStore returns the URL of the store that is used where none is named:
+// TROUPE_STORE if it is set, else the folder troupe in the user's data folder
+// ($XDG_DATA_HOME, which counts only when absolute, or ~/.local/share). It
+// returns "" where none of the variables says where that is.
+func DefaultStore(getenv func(string) string) string {
+	if u := getenv("TROUPE_STORE"); u != "" {
+		return u
+	}
+	data := getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) {
+		home := getenv("HOME")
+		if !filepath.IsAbs(home) {
+			return ""
+		}
+		data = filepath.Join(home, ".local", "share")
+	}
+	u := url.URL{Scheme: "file", Path: filepath.Join(data, "troupe")}
+	return u.String()
+}

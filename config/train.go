@@ -1,0 +1,41 @@
+package config
+
+import "time"
+
+// Train is what a training task uses where the user said nothing. Its fields
+// are those of messages.TrainTask; package task joins the two and checks the
+// outcome.
+type Train struct {
+	Epochs          uint32        `json:"epochs"`
+	BatchSize       uint32        `json:"batch_size"` // samples
+	LR              float64       `json:"lr"`
+	MinParallelism  uint32        `json:"min_parallelism"` // functions
+	K               int32         `json:"k"`               // batches per round; -1: one round an epoch
+	Merge           string        `json:"merge"`
+	OptimizerState  string        `json:"optimizer_state"`
+	ValidateEvery   float64       `json:"validate_every"` // epochs; -1: only at the end
+	Shuffle         bool          `json:"shuffle"`
+	Seed            uint64        `json:"seed"`
+	Retries         uint32        `json:"retries"`          // per assignment
+	MinFunctions    uint32        `json:"min_functions"`    // answers that a round needs
+	FunctionTimeout time.Duration `json:"function_timeout"` // of one attempt
+	Priority        int32         `json:"priority"`         // higher starts first
+}
+
+// DefaultTrain returns the documented defaults.
+func DefaultTrain() Train {
+	return Train{
+		Epochs:          5,
+		BatchSize:       64,
+		LR:              0.01,
+		MinParallelism:  1,
+		K:               16,
+		Merge:           "average",
+		OptimizerState:  "keep",
+		ValidateEvery:   1,
+		Shuffle:         true,
+		Retries:         3,
+		MinFunctions:    1,
+		FunctionTimeout: 30 * time.Minute,
+	}
+}

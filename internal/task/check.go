@@ -1,0 +1,134 @@
+package task
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// The bounds of a task. The lower ones are 1 unless said otherwise.
+const (
+	MaxEpochs          = 1_000_000
+	MaxBatchSize       = 65536 // samples
+	MaxParallelism     = 65536 // functions
+	MaxRetries         = 1000  // per assignment; 0 is allowed
+	MinFunctionTimeout = time.Millisecond
+	MaxFunctionTimeout = 30 * 24 * time.Hour
+)
+
+// Merges lists the strategies that options.merge may name.
+func Merges() []string { return []string{"average", "average:unweighted"} }
+
+// OptimizerStates lists what options.optimizer_state may be.
+func OptimizerStates() []string { return []string{"keep", "reset", "average"} }
+
+func invalid(format string, args ...any) error {
+	return fault.New("task.resolve", fault.Invalid, format, args...)
+}
+
+// check returns an error unless t, with its defaults set, is sound.
+func check(t *messages.TrainTask) error {
+	for _, one := range []func(*messages.TrainTask) error{
+		checkNames, checkTask, checkParallelism, checkTraining, checkRounds, checkArgs,
+	} {
+		if err := one(t); err != nil {
+			return err
+		}
+	}
+	return checkChaos(t.GetOptions().GetChaos())
+}
+
+func checkNames(t *messages.TrainTask) error {
+	switch {
+	case strings.TrimSpace(t.GetFunctionName()) == "":
+		return invalid("function: no name given: say which function to train, such as mlp")
+	case strings.TrimSpace(t.GetDataset()) == "":
+		return invalid("dataset: no name given: say which data set to train on, such as digits")
+	case !utf8.ValidString(t.GetFunctionName()):
+		return invalid("function %q: the name is not UTF-8: give one that is", t.GetFunctionName())
+	case !utf8.ValidString(t.GetDataset()):
+		return invalid("dataset %q: the name is not UTF-8: give one that is", t.GetDataset())
+	}
+	return nil
+}
+
+func checkTask(t *messages.TrainTask) error {
+	switch {
+	case t.GetEpochs() < 1 || t.GetEpochs() > MaxEpochs:
+		return invalid("epochs %d: give 1 to %d", t.GetEpochs(), MaxEpochs)
+	case t.GetBatchSize() < 1 || t.GetBatchSize() > MaxBatchSize:
+		return invalid("batch %d: give 1 to %d samples", t.GetBatchSize(), MaxBatchSize)
+	case !finite(t.GetLr()) || t.GetLr() <= 0:
+		return invalid("lr %v: give a finite number above 0", t.GetLr())
+	}
+	return nil
+}
+
+func checkParallelism(t *messages.TrainTask) error {
+	o := t.GetOptions()
+	n, lo, hi := o.GetDefaultParallelism(), o.GetMinParallelism(), o.GetMaxParallelism()
+	for _, f := range []struct {
+		flag  string
+		value uint32
+	}{{"parallelism", n}, {"min-parallelism", lo}, {"max-parallelism", hi}} {
+		if f.value > MaxParallelism {
+			return invalid("%s %d: give 1 to %d functions", f.flag, f.value, MaxParallelism)
+		}
+	}
+	switch {
+	case hi != 0 && hi < lo:
+		return invalid("max-parallelism %d is below min-parallelism %d: raise the one or lower the other", hi, lo)
+	case n != 0 && n < lo:
+		return invalid("parallelism %d is below min-parallelism %d: raise the one or lower the other", n, lo)
+	case n != 0 && hi != 0 && n > hi:
+		return invalid("parallelism %d is above max-parallelism %d: lower the one or raise the other", n, hi)
+	}
+	return nil
+}
+
+func checkTraining(t *messages.TrainTask) error {
+	o := t.GetOptions()
+	switch {
+	case o.GetK() < 1 && o.GetK() != -1:
+		return invalid("K %d: give the batches of a round, 1 or more, or -1 for one round an epoch", o.GetK())
+	case !slices.Contains(Merges(), o.GetMerge()):
+		return invalid("merge %q does not exist: give one of %s", o.GetMerge(), strings.Join(Merges(), ", "))
+	case !slices.Contains(OptimizerStates(), o.GetOptimizerState()):
+		return invalid("optimizer-state %q does not exist: give one of %s", o.GetOptimizerState(), strings.Join(OptimizerStates(), ", "))
+	case !finite(o.GetValidateEvery()) || o.GetValidateEvery() <= 0 && o.GetValidateEvery() != -1:
+		return invalid("validate-every %v: give a number of epochs above 0, or -1 for only at the end", o.GetValidateEvery())
+	}
+	return nil
+}
+
+func checkRounds(t *messages.TrainTask) error {
+	o := t.GetOptions()
+	switch timeout := o.GetFunctionTimeoutMs(); {
+	case o.GetRetries() > MaxRetries:
+		return invalid("retries %d: give 0 to %d", o.GetRetries(), MaxRetries)
+	case o.GetMinFunctions() < 1 || o.GetMinFunctions() > MaxParallelism:
+		return invalid("min-functions %d: give 1 to %d", o.GetMinFunctions(), MaxParallelism)
+	case timeout < uint64(MinFunctionTimeout/time.Millisecond) || timeout > uint64(MaxFunctionTimeout/time.Millisecond):
+		return invalid("function-timeout %d ms: give %v to %v", timeout, MinFunctionTimeout, MaxFunctionTimeout)
+	}
+	return nil
+}
+
+func checkArgs(t *messages.TrainTask) error {
+	for k, v := range t.GetOptions().GetArgs() {
+		switch {
+		case k == "":
+			return invalid("arg %q: it has no name: give name=value", "="+v)
+		case !utf8.ValidString(k) || !utf8.ValidString(v):
+			return invalid("arg %q: it is not UTF-8: give text that is", k+"="+v)
+		}
+	}
+	return nil
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
