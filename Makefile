@@ -1,10 +1,87 @@
+# `make` alone says what there is. Everything here runs from a fresh clone and
+# brings what it needs: `make run` and `make test` are all that a new machine asks for.
 SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
 
-.PHONY: help
-help: ## say what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+# No C compiler is needed but for `make race`; the version is stamped by hand
+# because a clone owned by someone else makes git, and with it go build, fail.
+export CGO_ENABLED ?= 0
+export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
-.PHONY: generate
-generate: ## write Go code from messages/*.proto
-	@go -C tools run ./protogen $(wildcard messages/*.proto)
+TOOL := go tool -modfile=tools/go.mod
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(VERSION)
+SIMULATED := ./actors/... $(addsuffix /...,$(addprefix ./,$(wildcard sim)))
+
+# Knobs, to be set on the command line.
+PKG := ./...
+SEEDS := 1000
+COUNT := 3
+FUZZTIME := 30s
+MUTANTS :=
+
+.PHONY: help build run generate fmt lint test race sim e2e bench fuzz cover mutants verify need
+
+help: ## say what there is to make (this)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+need:
+	@tools/need.sh go git
+
+build: need ## build bin/troupe
+	@tools/build.sh -trimpath -ldflags '$(LDFLAGS)' -o bin/troupe ./cmd/troupe
+
+run: build ## build, and train a network on handwritten digits (troupe demo)
+	@bin/troupe demo
+
+generate: need ## write the Go code of messages/*.proto
+	$(TOOL) buf generate
+
+fmt: need ## format all Go code and all messages
+	$(TOOL) gofumpt -w .
+	$(TOOL) buf format -w
+
+lint: need ## go vet, staticcheck, formatting, message conventions
+	go vet ./...
+	go vet -tags invariants ./...
+	$(TOOL) staticcheck -tags invariants ./...
+	@files=$$($(TOOL) gofumpt -l .); [ -z "$$files" ] || { echo "lint: not formatted, run make fmt:" $$files >&2; exit 1; }
+	$(TOOL) buf lint
+
+test: need ## all tests: unit, 200-seed simulations, end to end (PKG=./tensor/... for a part)
+	TROUPE_SEEDS=200 go test -vet=off -tags invariants $(PKG)
+	go test -vet=off ./internal/invariant
+
+race: need ## the short tests under the race detector (needs a C compiler)
+	@tools/need.sh gcc
+	CGO_ENABLED=1 TROUPE_SEEDS=20 go test -vet=off -race -short -tags invariants $(PKG)
+
+sim: need ## simulations over many seeds (SEEDS=1000)
+	TROUPE_SEEDS=$(SEEDS) go test -vet=off -tags invariants -count=1 -timeout 60m $(SIMULATED)
+
+e2e: need ## end-to-end tests, again and again (COUNT=3)
+	go test -vet=off -tags invariants -count=$(COUNT) -timeout 30m -run '^TestE2E' -v ./cmd/...
+
+bench: need ## benchmarks (PKG=./bench/... for rounds per second beside the bare actor library)
+	go test -vet=off -run '^$$' -bench . -benchmem $(PKG)
+
+fuzz: need ## every fuzz test for a while (FUZZTIME=30s)
+	@tools/fuzz.sh $(FUZZTIME) $$(go list $(PKG))
+
+cover: need ## test coverage by function, in bin/cover.html too
+	@mkdir -p bin
+	TROUPE_SEEDS=20 go test -vet=off -short -tags invariants -coverpkg=./... -coverprofile bin/cover.out $(PKG)
+	@go tool cover -html bin/cover.out -o bin/cover.html
+	@go tool cover -func bin/cover.out | tail -n 1
+
+mutants: need ## break the code on purpose, one patch at a time, and see the named test fail (MUTANTS=name)
+	@go run ./internal/mutants/cmd $(MUTANTS)
+
+verify: lint ## all that a commit must pass beside the tests
+	@tools/generated.sh
+	go mod tidy -diff
+	go -C tools mod tidy -diff
+	go test -vet=off -count=1 ./internal/archtest
+	@dead=$$($(TOOL) deadcode -test -tags invariants ./...); [ -z "$$dead" ] || { echo "verify: neither a program nor a test reaches this:" >&2; echo "$$dead" >&2; exit 1; }
