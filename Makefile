@@ -31,7 +31,7 @@ need:
 	@tools/need.sh go git
 
 build: need ## build bin/troupe
-	@tools/build.sh -trimpath -ldflags '$(LDFLAGS)' -o bin/troupe ./cmd/troupe
+	@tools/build.sh -ldflags '$(LDFLAGS)' -o bin/troupe ./cmd/troupe
 
 run: build ## build, and train a network on handwritten digits (troupe demo)
 	@bin/troupe demo
