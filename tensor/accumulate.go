@@ -38,13 +38,17 @@ func setScaled(acc []float64, src []byte, d DType, w float64) {
 }
 
 func addScaledF32(acc []float64, src []byte, w float64) {
-	for len(acc) >= 4 && len(src) >= 16 {
-		a, s := acc[:4:4], src[:16:16]
+	for len(acc) >= 8 && len(src) >= 32 {
+		a, s := acc[:8:8], src[:32:32]
 		a[0] += float64(w * float64(math.Float32frombits(le.Uint32(s[0:]))))
 		a[1] += float64(w * float64(math.Float32frombits(le.Uint32(s[4:]))))
 		a[2] += float64(w * float64(math.Float32frombits(le.Uint32(s[8:]))))
 		a[3] += float64(w * float64(math.Float32frombits(le.Uint32(s[12:]))))
-		acc, src = acc[4:], src[16:]
+		a[4] += float64(w * float64(math.Float32frombits(le.Uint32(s[16:]))))
+		a[5] += float64(w * float64(math.Float32frombits(le.Uint32(s[20:]))))
+		a[6] += float64(w * float64(math.Float32frombits(le.Uint32(s[24:]))))
+		a[7] += float64(w * float64(math.Float32frombits(le.Uint32(s[28:]))))
+		acc, src = acc[8:], src[32:]
 	}
 	for i := range acc {
 		acc[i] += float64(w * float64(math.Float32frombits(le.Uint32(src[4*i:]))))
@@ -52,13 +56,17 @@ func addScaledF32(acc []float64, src []byte, w float64) {
 }
 
 func setScaledF32(acc []float64, src []byte, w float64) {
-	for len(acc) >= 4 && len(src) >= 16 {
-		a, s := acc[:4:4], src[:16:16]
+	for len(acc) >= 8 && len(src) >= 32 {
+		a, s := acc[:8:8], src[:32:32]
 		a[0] = w * float64(math.Float32frombits(le.Uint32(s[0:])))
 		a[1] = w * float64(math.Float32frombits(le.Uint32(s[4:])))
 		a[2] = w * float64(math.Float32frombits(le.Uint32(s[8:])))
 		a[3] = w * float64(math.Float32frombits(le.Uint32(s[12:])))
-		acc, src = acc[4:], src[16:]
+		a[4] = w * float64(math.Float32frombits(le.Uint32(s[16:])))
+		a[5] = w * float64(math.Float32frombits(le.Uint32(s[20:])))
+		a[6] = w * float64(math.Float32frombits(le.Uint32(s[24:])))
+		a[7] = w * float64(math.Float32frombits(le.Uint32(s[28:])))
+		acc, src = acc[8:], src[32:]
 	}
 	for i := range acc {
 		acc[i] = w * float64(math.Float32frombits(le.Uint32(src[4*i:])))

@@ -119,11 +119,15 @@ func top(src []byte, d DType) uint64 {
 		}
 		return t
 	case F32:
-		var t uint32
-		for i := 0; i+4 <= len(src); i += 4 {
-			t = max(t, le.Uint32(src[i:])&^(1<<31))
+		var t, u uint32 // two, so that one comparison need not wait for the other
+		for ; len(src) >= 8; src = src[8:] {
+			t = max(t, le.Uint32(src)&^(1<<31))
+			u = max(u, le.Uint32(src[4:])&^(1<<31))
 		}
-		return uint64(t)
+		if len(src) > 0 {
+			t = max(t, le.Uint32(src)&^(1<<31))
+		}
+		return uint64(max(t, u))
 	case F16, BF16:
 		var t uint16
 		for i := 0; i+2 <= len(src); i += 2 {

@@ -6,9 +6,19 @@ import (
 	"github.com/x448/float16"
 )
 
-// f16ToFloat64 and bf16ToFloat64 are exact.
-func f16ToFloat64(bits uint16) float64 { return float64(float16.Frombits(bits).Float32()) }
+// f16ToFloat64 is exact: exponent and fraction, moved to where a float32 has
+// them, give the value times 2^-112, subnormals included; infinities and NaN
+// get all bits of the wider exponent. (The library's way is too long to be
+// inlined, and the merge decodes n values for each that it encodes.)
+func f16ToFloat64(bits uint16) float64 {
+	b := uint32(bits&0x7fff) << 13
+	if b >= 0x1f<<23 {
+		b |= 0xff << 23
+	}
+	return float64(math.Float32frombits(b|uint32(bits&0x8000)<<16) * 0x1p112)
+}
 
+// bf16ToFloat64 is exact: a bfloat16 is the upper half of a float32.
 func bf16ToFloat64(bits uint16) float64 {
 	return float64(math.Float32frombits(uint32(bits) << 16))
 }

@@ -1,0 +1,73 @@
+package tensor_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-ml/troupe/tensor"
+)
+
+// BenchmarkAverage says how many MB of answers a second are merged; a tiny
+// model shows the cost of an answer, a large one that of an element.
+func BenchmarkAverage(b *testing.B) {
+	for _, c := range []struct {
+		dtype    tensor.DType
+		elements int64
+		n        int
+	}{
+		{tensor.F32, 8 << 20, 4},
+		{tensor.F32, 1 << 20, 64},
+		{tensor.F16, 1 << 20, 8},
+		{tensor.BF16, 1 << 20, 8},
+		{tensor.F64, 1 << 20, 8},
+		{tensor.I64, 1 << 20, 8},
+		{tensor.F32, 8 << 10, 1000},
+		{tensor.F32, 16, 1000},
+	} {
+		b.Run(fmt.Sprintf("%s/elements=%d/n=%d", c.dtype, c.elements, c.n), func(b *testing.B) {
+			rnd := rand.New(rand.NewPCG(1, 2))
+			values := make([]float64, c.elements)
+			for i := range values {
+				values[i] = rnd.NormFloat64()
+			}
+			spec := tensor.Spec{Name: "w", DType: c.dtype, Shape: []int64{c.elements}}
+			file := encodeFile(b, tensor.StateDict{tensor.New(spec, values)})
+			answers := make([]tensor.Answer, c.n)
+			for i := range answers {
+				answers[i] = tensor.Answer{Function: i, Weight: float64(i%7 + 1), Source: source(file)}
+			}
+			b.SetBytes(int64(len(file)) * int64(c.n))
+			b.ReportAllocs()
+			for b.Loop() {
+				require.NoError(b, tensor.Average(io.Discard, c.n, answers))
+			}
+		})
+	}
+}
+
+// BenchmarkCheck says how many MB of an answer a second are checked.
+func BenchmarkCheck(b *testing.B) {
+	file := encodeFile(b, tensor.StateDict{tensor.NewFloat32("w", []int64{4 << 20}, make([]float32, 4<<20))})
+	b.SetBytes(int64(len(file)))
+	for b.Loop() {
+		require.NoError(b, tensor.Check(source(file), source(file)))
+	}
+}
+
+func encodeFile(tb testing.TB, d tensor.StateDict) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	n, err := tensor.Write(&b, d)
+	require.NoError(tb, err)
+	require.EqualValues(tb, b.Len(), n)
+	return b.Bytes()
+}
+
+func source(file []byte) tensor.Source {
+	return tensor.Source{R: bytes.NewReader(file), Size: int64(len(file))}
+}
