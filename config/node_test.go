@@ -1,0 +1,65 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+func TestDefaultNodeIsValid(t *testing.T) {
+	t.Setenv("TROUPE_STORE", "mem://")
+	n := config.DefaultNode()
+	require.NoError(t, n.Validate())
+	require.Equal(t, config.Cores(), n.Slots)
+	require.Equal(t, "mem://", n.Store)
+}
+
+func TestNodeValidateRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(n *config.Node)
+		says   string
+	}{
+		"no name":          {func(n *config.Node) { n.Name = "" }, "no name"},
+		"no slots":         {func(n *config.Node) { n.Slots = 0 }, "slots 0"},
+		"too many slots":   {func(n *config.Node) { n.Slots = config.MaxSlots + 1 }, "slots 65537 is out of range: give 1 to 65536"},
+		"negative threads": {func(n *config.Node) { n.Threads = -1 }, "threads -1"},
+		"no store":         {func(n *config.Node) { n.Store = "" }, "--store"},
+		"unknown policy":   {func(n *config.Node) { n.Policy = "luck" }, `no policy "luck": give one of static, throughput`},
+		"scratch below 0":  {func(n *config.Node) { n.Scratch.Limit = -1 }, "-1 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TROUPE_STORE", "mem://")
+			n := config.DefaultNode()
+			c.change(&n)
+			err := n.Validate()
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, fault.Invalid, fault.KindOf(err))
+		})
+	}
+}
+
+func TestThreadsPerSlot(t *testing.T) {
+	require.Equal(t, 3, config.Node{Threads: 3, Slots: 1}.ThreadsPerSlot(), "what was asked for")
+	require.Equal(t, config.Cores(), config.Node{Slots: 1}.ThreadsPerSlot(), "one slot has all cores")
+	require.Equal(t, 1, config.Node{Slots: config.MaxSlots}.ThreadsPerSlot(), "never none")
+}
+
+func TestDefaultStore(t *testing.T) {
+	for name, c := range map[string]struct {
+		env  map[string]string
+		want string
+	}{
+		"TROUPE_STORE is taken as it is":   {map[string]string{"TROUPE_STORE": "mem://", "HOME": "/home/ann"}, "mem://"},
+		"the user's data folder":           {map[string]string{"XDG_DATA_HOME": "/data", "HOME": "/home/ann"}, "file:///data/troupe"},
+		"a relative folder does not count": {map[string]string{"XDG_DATA_HOME": "data", "HOME": "/home/ann"}, "file:///home/ann/.local/share/troupe"},
+		"odd characters are escaped":       {map[string]string{"HOME": "/home/an n#?%"}, "file:///home/an%20n%23%3F%25/.local/share/troupe"},
+		"nothing says where":               {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, config.DefaultStore(func(k string) string { return c.env[k] }))
+		})
+	}
+}
