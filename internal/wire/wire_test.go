@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
 )
 
 func TestEveryKindSurvivesTheWire(t *testing.T) {
@@ -41,4 +42,9 @@ func TestAPlainErrorIsUnknown(t *testing.T) {
 
 func TestAKindOfALaterVersionIsUnknown(t *testing.T) {
 	require.Equal(t, fault.Unknown, fault.KindOf(wire.Error(&messages.Failure{Kind: 99, Text: "x"})))
+}
+
+func TestTensorRefsAreTwins(t *testing.T) {
+	ref := plane.Ref{Node: "a", Key: "k", Bytes: 1 << 40, Digest: 1 << 63}
+	require.Equal(t, ref, wire.PlaneRef(wire.TensorRef(ref)))
 }

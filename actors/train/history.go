@@ -1,0 +1,120 @@
+package train
+
+import (
+	"math"
+	"time"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// history is what the job has done so far.
+type history struct {
+	started time.Time
+	epochs  []*messages.EpochRecord // complete
+	record  *messages.EpochRecord   // of the running epoch; nil before the first
+	worker  time.Duration           // run time of all attempts
+
+	epochStarted time.Time
+	trained      time.Time            // when the epoch's last merge so far was done
+	lossSum      float64              // of the epoch, over samples
+	initial      messages.EpochRecord // what happened before the first epoch
+}
+
+// round is what one merge was made of.
+type round struct {
+	samples uint64
+	loss    float64 // mean over the samples
+}
+
+func (h *history) start(now time.Time) { h.started = now }
+
+func (h *history) beginEpoch(epoch uint32, now time.Time) {
+	h.record = &messages.EpochRecord{Epoch: epoch}
+	h.epochStarted, h.lossSum = now, 0
+}
+
+func (h *history) beginRound(n uint32) {
+	h.record.Parallelism = n
+	h.record.RoundParallelism = append(h.record.RoundParallelism, n)
+}
+
+func (h *history) merged(answers []*messages.Invoked, now time.Time) round {
+	var r round
+	var sum float64
+	for _, a := range answers {
+		r.samples += a.GetSamples()
+		sum += a.GetLoss() * float64(a.GetSamples())
+	}
+	r.loss = sum / float64(r.samples)
+	h.lossSum += sum
+	h.record.Samples += r.samples
+	h.record.Rounds++
+	h.record.TrainLoss = h.lossSum / float64(h.record.GetSamples())
+	h.trained = now
+	return r
+}
+
+// measured adds up the blocks of a validation, in their order.
+func (h *history) measured(blocks []*messages.Invoked, samples uint64) {
+	var loss, correct float64
+	counted := len(blocks) > 0
+	for _, b := range blocks {
+		loss += b.GetLoss()
+		correct += b.GetCorrect()
+		counted = counted && b.GetHasAccuracy()
+	}
+	h.unmeasured()
+	loss /= float64(samples)
+	h.record.ValidationLoss = &loss
+	if accuracy := 100 * correct / float64(samples); counted && !math.IsNaN(accuracy) {
+		h.record.Accuracy = &accuracy
+	}
+}
+
+func (h *history) unmeasured() { h.record.ValidationLoss, h.record.Accuracy = nil, nil }
+
+func (h *history) endEpoch(now time.Time) *messages.EpochRecord {
+	h.record.DurationS = now.Sub(h.epochStarted).Seconds()
+	h.record.TrainingS = h.trained.Sub(h.epochStarted).Seconds()
+	ended := h.record
+	h.epochs = append(h.epochs, ended)
+	h.record = nil
+	return ended
+}
+
+func (h *history) ran(d time.Duration) { h.worker += d }
+func (h *history) retried()            { h.current().Retries++ }
+func (h *history) lost()               { h.current().LostFunctions++ }
+func (h *history) rejected()           { h.current().RejectedResults++ }
+func (h *history) freshOptimizer(function uint32) {
+	h.record.FreshOptimizers = append(h.record.FreshOptimizers, function)
+}
+
+// current is the record that failures are counted in.
+func (h *history) current() *messages.EpochRecord {
+	if h.record == nil {
+		return &h.initial
+	}
+	return h.record
+}
+
+// result sums the history up.
+func (h *history) result(phase messages.Phase, failure *messages.Failure, merge string, now time.Time) *messages.JobResult {
+	r := &messages.JobResult{
+		Phase: phase, Failure: failure, Epochs: h.epochs, Merge: merge,
+		WallS: now.Sub(h.started).Seconds(), WorkerS: h.worker.Seconds(),
+	}
+	records := append([]*messages.EpochRecord{&h.initial}, h.epochs...)
+	if h.record != nil {
+		records = append(records, h.record)
+	}
+	for _, e := range records {
+		r.Retries += e.GetRetries()
+		r.LostFunctions += e.GetLostFunctions()
+		r.RejectedResults += e.GetRejectedResults()
+		if e.ValidationLoss != nil {
+			r.ValidationLoss, r.Accuracy = e.ValidationLoss, e.Accuracy
+		}
+	}
+	return r
+}

@@ -1,0 +1,463 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/invariant"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+)
+
+const (
+	repeatEvery   = time.Second     // of all that has not been answered
+	sizeTimeout   = 2 * time.Second // after which N stays
+	effectRetries = 5               // of a merge or a save that the machine refuses
+)
+
+// Models stores results. Save is called off the actor and may be repeated.
+type Models interface {
+	// Save stores the state dict that ref names as the result of an
+	// incarnation and returns its URL.
+	Save(ctx context.Context, job *messages.JobRef, task *messages.TrainTask, result *messages.JobResult, model plane.Blob) (url string, err error)
+}
+
+// Deps is everything a job may touch outside its own state. All are required
+// but Options.
+type Deps struct {
+	Log       *zap.Logger
+	Rim       actorkit.Rim
+	Space     plane.Space // where merged models go
+	Models    Models
+	Invoker   *actor.Props // of a child that runs one assignment
+	Host      func(node string) *actor.PID
+	Scheduler func() *actor.PID
+	Journal   func() *actor.PID
+	Options   []actor.PropsOption
+}
+
+// Props describes the actor of one incarnation of a job.
+func Props(ref *messages.JobRef, start *messages.StartJob, deps Deps) *actor.Props {
+	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
+	return actor.PropsFromProducer(func() actor.Actor {
+		return &job{
+			deps:     deps,
+			log:      deps.Log.With(zap.String("job_id", ref.GetId()), zap.Uint64("incarnation", ref.GetIncarnation())),
+			start:    start,
+			state:    newState(ref, start),
+			outbox:   actorkit.NewOutbox(ref),
+			children: map[string]child{},
+			nodes:    map[string]bool{},
+		}
+	}, opts...)
+}
+
+// job runs only inside Receive; no goroutine may see its fields.
+type job struct {
+	deps     Deps
+	log      *zap.Logger
+	start    *messages.StartJob
+	state    *state
+	outbox   *actorkit.Outbox
+	self     *actor.PID
+	staged   *step            // the step that the invokers work on
+	children map[string]child // its invokers, by their id
+	byFunc   []*actor.PID     // the same by function
+	nodes    map[string]bool  // hosts that may hold tensors of the job
+	failures int              // of the running effect, in a row
+	ended    *messages.JobFinished
+	accepted bool // the ParameterServer knows the end
+	cancelTk func()
+
+	work       context.Context // of slow work; ends with the actor
+	cancelWork context.CancelFunc
+}
+
+// child is what an invoker works on.
+type child struct {
+	step     *step
+	function uint32
+}
+
+type (
+	tick     struct{}
+	retryDue struct {
+		step              *step
+		function, attempt uint32
+	}
+	sizeDue     struct{ epoch uint32 }
+	effectDue   struct{ step *step } // a merge (or, without a step, a save) is tried again
+	childFailed struct{}             // the state knows; it is time to go on
+	saved       struct {
+		url string
+		err error
+	}
+	tidied struct{} // obsolete tensors are gone
+)
+
+// Receive dispatches: one case, one call; then the job goes on as far as it can.
+func (j *job) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		j.onStarted(ctx)
+	case *messages.FunctionFinished:
+		j.onFunctionFinished(ctx, m)
+	case *messages.FunctionLost:
+		j.onFunctionLost(ctx, m)
+	case *messages.ResizeJob:
+		j.onResizeJob(ctx, m)
+	case *messages.RequestParallelismReply:
+		j.onRequestParallelismReply(m)
+	case *messages.StopJob:
+		j.onStopJob(ctx, m)
+	case *messages.JobFinishedReply:
+		j.accepted = j.accepted || m.GetJob().GetIncarnation() == j.state.ref.GetIncarnation()
+	case *messages.JobEventReply:
+		j.outbox.Acknowledge(m)
+	case *merged:
+		j.onMerged(ctx, m)
+	case *saved:
+		j.onSaved(ctx, m)
+	case *retryDue:
+		j.state.retryDue(m.step, m.function, m.attempt)
+	case *sizeDue:
+		j.onSizeDue(m)
+	case *effectDue:
+		j.onEffectDue(ctx, m)
+	case *childFailed, *tidied:
+	case *tick:
+		j.onTick(ctx)
+	case *actorkit.WorkPanicked:
+		panic(m.Err) // a bug: the ParameterServer starts the next incarnation
+	case *actor.Terminated:
+		j.onChildGone(m.Who)
+	case *actor.Stopping:
+		j.cancelTk()
+		j.cancelWork()
+		return
+	default:
+		actorkit.Unhandled(j.log, ctx)
+		return
+	}
+	j.proceed(ctx)
+	invariant.Check(j.state.check)
+}
+
+// proceed goes on as far as it goes without another message.
+func (j *job) proceed(ctx actor.Context) {
+	for j.ended == nil {
+		next := j.state.advance(j.deps.Rim.Now())
+		if next == again {
+			continue
+		}
+		switch next {
+		case merge:
+			j.merge(ctx)
+		case save:
+			j.save(ctx)
+		case giveUp:
+			j.end(ctx, messages.Phase_PHASE_FAILED, j.state.fatal, "")
+		}
+		break
+	}
+	if j.ended == nil {
+		j.dispatch(ctx)
+	} else if j.accepted && j.outbox.Empty() {
+		ctx.Stop(ctx.Self())
+	}
+	j.post(ctx)
+}
+
+func (j *job) onStarted(ctx actor.Context) {
+	j.self = ctx.Self()
+	j.work, j.cancelWork = context.WithCancel(context.Background())
+	j.cancelTk = j.deps.Rim.SendAfter(repeatEvery, j.self, &tick{})
+	j.log.Info("job started", zap.Uint32("parallelism", j.state.parallelism()), zap.Uint32("slots", j.state.slots()))
+	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Started{Started: &messages.JobStarted{
+		QueuedMs: j.start.GetQueuedMs(), Epochs: j.state.task.GetEpochs(), TrainSamples: j.state.task.GetTrainSamples(),
+		Parallelism: j.state.parallelism(), Slots: j.state.slots(),
+	}}})
+}
+
+// dispatch sends out the invocations that have a slot.
+func (j *job) dispatch(ctx actor.Context) {
+	if j.state.step == nil {
+		return
+	}
+	if j.staged != j.state.step {
+		j.staged = j.state.step
+		j.byFunc = make([]*actor.PID, len(j.staged.work))
+		clear(j.children)
+	}
+	for _, invoke := range j.state.step.dispatch(j.state.size.GetGrants()) {
+		j.nodes[invoke.GetNode()] = true
+		ctx.Send(j.invoker(ctx, invoke.GetAttempt().GetFunction()), invoke)
+	}
+}
+
+// invoker returns the child that runs a function of the step, spawning it for
+// its first attempt.
+func (j *job) invoker(ctx actor.Context, function uint32) *actor.PID {
+	if pid := j.byFunc[function]; pid != nil {
+		return pid
+	}
+	pid := ctx.Spawn(j.deps.Invoker)
+	j.byFunc[function] = pid
+	j.children[pid.GetId()] = child{step: j.state.step, function: function}
+	return pid
+}
+
+func (j *job) onFunctionFinished(ctx actor.Context, m *messages.FunctionFinished) {
+	if j.ended == nil && j.state.finish(m.GetAnswer()) {
+		ctx.Stop(j.byFunc[m.GetAnswer().GetAttempt().GetFunction()])
+	}
+}
+
+func (j *job) onFunctionLost(ctx actor.Context, m *messages.FunctionLost) {
+	if j.ended != nil {
+		return
+	}
+	if v, open := j.state.fail(m.GetAttempt(), m.GetFailure(), 0); open {
+		j.after(v, m.GetAttempt())
+		if v.lost {
+			ctx.Stop(j.byFunc[m.GetAttempt().GetFunction()])
+		}
+	}
+}
+
+// onChildGone forgets an invoker. One that went without being told to leaves
+// its attempt to fail.
+func (j *job) onChildGone(pid *actor.PID) {
+	c, ours := j.children[pid.GetId()]
+	delete(j.children, pid.GetId())
+	if !ours || c.step != j.state.step || j.ended != nil {
+		return
+	}
+	j.byFunc[c.function] = nil
+	if a := c.step.work[c.function]; a.running {
+		attempt := a.invoke.GetAttempt()
+		v, _ := j.state.fail(attempt, wire.Failure(fault.New("train.supervise", fault.Unavailable, "the invoker is gone")), 0)
+		j.after(v, attempt)
+	}
+}
+
+func (j *job) onResizeJob(ctx actor.Context, m *messages.ResizeJob) {
+	reply := &messages.ResizeJobReply{Job: j.state.ref}
+	if m.GetJob().GetIncarnation() > j.state.ref.GetIncarnation() {
+		reply.Failure = wire.Failure(fault.New("train.resize", fault.NotFound, "incarnation %d is not here", m.GetJob().GetIncarnation()))
+	} else {
+		reply.Failure = wire.Failure(j.state.resize(m.GetSize()))
+	}
+	reply.Seq = j.state.size.GetSeq()
+	reply.EffectiveEpoch, reply.EffectiveRound = j.state.epoch, j.state.round+1
+	ctx.Respond(reply)
+}
+
+func (j *job) onRequestParallelismReply(m *messages.RequestParallelismReply) {
+	if !j.state.sizing || m.GetEpoch() != j.state.epoch || m.GetJob().GetIncarnation() != j.state.ref.GetIncarnation() {
+		return
+	}
+	j.state.sizing = false
+	if err := j.state.resize(m.GetSize()); err != nil {
+		j.state.warn("the Scheduler's answer is ignored: " + err.Error())
+	}
+	if m.GetWarning() != "" {
+		j.state.warn(m.GetWarning())
+	}
+}
+
+func (j *job) onSizeDue(m *sizeDue) {
+	if j.state.sizing && m.epoch == j.state.epoch {
+		j.state.sizing = false
+		j.log.Warn("the scheduler did not answer, the parallelism stays", zap.Uint32("epoch", m.epoch))
+	}
+}
+
+func (j *job) onStopJob(ctx actor.Context, m *messages.StopJob) {
+	var err error
+	switch {
+	case j.ended != nil && j.ended.GetResult().GetPhase() != messages.Phase_PHASE_STOPPED:
+		err = fault.New("train.stop", fault.Conflict, "job %s has ended", j.state.ref.GetId())
+	case j.ended == nil && j.state.saving:
+		err = fault.New("train.stop", fault.Conflict, "job %s is trained and stores its result", j.state.ref.GetId())
+	case j.ended == nil:
+		j.end(ctx, messages.Phase_PHASE_STOPPED, &messages.Failure{Op: "train.stop", Text: m.GetReason()}, "")
+	}
+	ctx.Respond(&messages.StopJobReply{Failure: wire.Failure(err)})
+}
+
+func (j *job) onTick(ctx actor.Context) {
+	j.cancelTk = j.deps.Rim.SendAfter(repeatEvery, ctx.Self(), &tick{})
+	j.outbox.Repeat(ctx, j.deps.Journal())
+	switch {
+	case j.ended != nil:
+		if !j.accepted {
+			ctx.Request(ctx.Parent(), j.ended)
+		}
+	case j.state.sizing:
+		j.requestParallelism(ctx)
+	}
+	if j.ended == nil && j.state.step != nil {
+		for function, a := range j.state.step.work {
+			if a.running {
+				ctx.Send(j.byFunc[function], a.invoke)
+			}
+		}
+	}
+}
+
+// post sends the events of this turn to the Journal.
+func (j *job) post(ctx actor.Context) {
+	for _, event := range j.state.events {
+		j.outbox.Post(ctx, j.deps.Journal(), j.deps.Rim.Now(), event)
+	}
+	j.state.events = nil
+}
+
+func (j *job) merge(ctx actor.Context) {
+	st := j.state
+	w := &mergeWork{
+		space: j.deps.Space, rim: j.deps.Rim, step: st.merging,
+		key:        j.key(fmt.Sprintf("model-%d", st.version+1)),
+		unweighted: st.opts.GetMerge() == "average:unweighted",
+		optimizers: st.opts.GetOptimizerState() == "average",
+	}
+	if st.version > 0 {
+		w.obsolete = append(w.obsolete, st.model.GetKey())
+	}
+	if st.shared != nil {
+		w.obsolete = append(w.obsolete, st.shared.GetKey())
+	}
+	j.deps.Rim.Go(ctx.Self(), w.run)
+}
+
+func (j *job) onMerged(ctx actor.Context, m *merged) {
+	if j.ended != nil || m.step != j.state.merging {
+		j.tidy() // the job ended meanwhile
+		return
+	}
+	if m.err != nil {
+		j.retryEffect(m.step, "merge", m.err)
+		return
+	}
+	j.failures = 0
+	step := j.state.merging.ref
+	j.state.merged(m, j.deps.Rim.Now())
+	j.release(ctx, &messages.ReleaseTensors{Step: step, Keep: j.state.keep()})
+	if j.state.sizing {
+		j.requestParallelism(ctx)
+		j.deps.Rim.SendAfter(sizeTimeout, ctx.Self(), &sizeDue{epoch: j.state.epoch})
+	}
+}
+
+func (j *job) requestParallelism(ctx actor.Context) {
+	r := j.state.history.record
+	ctx.Request(j.deps.Scheduler(), &messages.RequestParallelism{
+		Job: j.state.ref, Epoch: j.state.epoch, Parallelism: r.GetParallelism(),
+		Seconds: j.state.history.trained.Sub(j.state.history.epochStarted).Seconds(), Samples: r.GetSamples(),
+	})
+}
+
+// retryEffect tries a merge or a save again if that can help.
+func (j *job) retryEffect(st *step, what string, err error) {
+	j.failures++
+	switch fault.KindOf(err) {
+	case fault.Unavailable, fault.Corrupt, fault.Unknown:
+		if j.failures <= effectRetries {
+			j.log.Warn("effect failed, trying again", zap.String("op", what), zap.Error(err))
+			j.state.warn(fmt.Sprintf("%s failed and is tried again: %v", what, err))
+			j.deps.Rim.SendAfter(retryCap>>max(0, effectRetries-j.failures), j.self, &effectDue{step: st})
+			return
+		}
+	}
+	j.state.fatal = wire.Failure(err)
+}
+
+func (j *job) onEffectDue(ctx actor.Context, m *effectDue) {
+	switch {
+	case j.ended != nil:
+	case m.step == nil:
+		j.save(ctx)
+	case m.step == j.state.merging:
+		j.merge(ctx)
+	}
+}
+
+func (j *job) save(ctx actor.Context) {
+	ref, task, work := j.state.ref, j.state.task, j.work
+	result := j.result(messages.Phase_PHASE_SUCCEEDED, nil, "")
+	model := wire.PlaneRef(j.state.model)
+	j.deps.Rim.Go(ctx.Self(), func() any {
+		blob, err := j.deps.Space.Open(model)
+		if err != nil {
+			return &saved{err: fmt.Errorf("open the result: %w", err)}
+		}
+		defer blob.Close()
+		url, err := j.deps.Models.Save(work, ref, task, result, blob)
+		return &saved{url: url, err: err}
+	})
+}
+
+func (j *job) onSaved(ctx actor.Context, m *saved) {
+	if j.ended != nil {
+		return
+	}
+	if m.err != nil {
+		j.retryEffect(nil, "storing the result", m.err)
+		return
+	}
+	j.end(ctx, messages.Phase_PHASE_SUCCEEDED, nil, m.url)
+}
+
+// end closes the job: its functions stop, its tensors go, and its
+// ParameterServer and the Journal hear of it until they have answered.
+func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Failure, url string) {
+	for _, pid := range ctx.Children() {
+		ctx.Stop(pid)
+	}
+	j.state.step = nil
+	result := j.result(phase, failure, url)
+	j.ended = &messages.JobFinished{Job: j.state.ref, Result: result}
+	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}})
+	j.release(ctx, &messages.ReleaseTensors{
+		Step:       &messages.AttemptRef{Job: j.state.ref, Epoch: j.state.epoch, Round: j.state.round},
+		Everything: true,
+	})
+	j.tidy()
+	ctx.Request(ctx.Parent(), j.ended)
+	j.log.Info("job ended", zap.Stringer("phase", phase), zap.String("error", failure.GetText()))
+}
+
+func (j *job) result(phase messages.Phase, failure *messages.Failure, url string) *messages.JobResult {
+	r := j.state.history.result(phase, failure, j.state.opts.GetMerge(), j.deps.Rim.Now())
+	r.Model = url
+	return r
+}
+
+// release tells every host that may hold tensors of the job what may go.
+func (j *job) release(ctx actor.Context, m *messages.ReleaseTensors) {
+	for node := range j.nodes {
+		ctx.Send(j.deps.Host(node), m)
+	}
+}
+
+// tidy removes the models that the job itself has merged.
+func (j *job) tidy() {
+	space, prefix := j.deps.Space, j.key("")
+	j.deps.Rim.Go(j.self, func() any {
+		_ = space.Remove(space.List(prefix)...) // what stays goes with the process
+		return &tidied{}
+	})
+}
+
+// key names a tensor of the job's own.
+func (j *job) key(name string) string {
+	return fmt.Sprintf("%s/%d/merged/%s", j.state.ref.GetId(), j.state.ref.GetIncarnation(), name)
+}

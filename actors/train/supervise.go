@@ -1,0 +1,62 @@
+package train
+
+import (
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// attemptFailed is the panic value of an invoker whose function failed.
+type attemptFailed interface {
+	error
+	Failure() *messages.Failure
+	Ran() time.Duration
+}
+
+// HandleFailure makes the job the supervisor of its invokers. It runs within a
+// turn of the job's mailbox, so it may use the job's fields, but it has no
+// context: it decides, directs the child, and leaves the rest to childFailed.
+func (j *job) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, pid *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	c, ours := j.children[pid.GetId()]
+	switch {
+	case !ours || c.step != j.state.step || j.ended != nil || c.step.work[c.function].over():
+		supervisor.StopChildren(pid) // what it worked on is over
+		return
+	case !c.step.work[c.function].running:
+		supervisor.RestartChildren(pid) // a bug of ours, between two attempts
+		return
+	}
+	failure, ran := failureOf(reason)
+	attempt := c.step.work[c.function].invoke.GetAttempt()
+	v, _ := j.state.fail(attempt, failure, ran)
+	if v.lost || v.fatal != nil {
+		supervisor.StopChildren(pid)
+	} else {
+		supervisor.RestartChildren(pid)
+	}
+	j.after(v, attempt)
+}
+
+// after has the job go on after a failure, now or when it is time to try again.
+func (j *job) after(v verdict, attempt *messages.AttemptRef) {
+	if v.lost || v.fatal != nil {
+		j.deps.Rim.SendAfter(0, j.self, &childFailed{})
+		return
+	}
+	j.deps.Rim.SendAfter(v.after, j.self, &retryDue{step: j.state.step, function: attempt.GetFunction(), attempt: attempt.GetAttempt()})
+}
+
+// failureOf reads what an invoker panicked with: its function's failure, or a
+// bug of ours.
+func failureOf(reason any) (*messages.Failure, time.Duration) {
+	err := actorkit.Panicked(reason)
+	if f, ok := errors.AsType[attemptFailed](err); ok {
+		return f.Failure(), f.Ran()
+	}
+	return wire.Failure(err), 0
+}
