@@ -8,7 +8,7 @@
 //	@@ ...
 //
 // The test is a regular expression of `go test -run`, anchored. A patch may
-// change, but neither add nor remove, Go files that are not tests. The working tree is never
-// touched: the go command reads the patched files through an overlay, and finds
-// all other packages in its cache.
+// change Go files that are not tests, but neither add nor remove any. The
+// working tree is never touched: the go command reads the patched files through
+// an overlay, and finds all other packages in its cache.
 package mutants
