@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+const (
+	// maxParallelism is the most functions that any job may have.
+	maxParallelism = 65536
+	// usualParallelism is the N that a job starts with at most, unless asked.
+	usualParallelism = 4
+)
+
+// static reports whether the job's N never changes.
+func (j *job) static() bool { return j.task.GetOptions().GetStaticParallelism() }
+
+// bounds returns the least and the greatest N of a job, 1 <= lo <= hi.
+func (s *state) bounds(j *job) (lo, hi uint32) {
+	o := j.task.GetOptions()
+	lo, hi = max(1, o.GetMinParallelism()), o.GetMaxParallelism()
+	if hi == 0 {
+		hi = max(s.allSlots(), o.GetDefaultParallelism())
+	}
+	lo = min(lo, maxParallelism)
+	return lo, min(max(lo, hi), maxParallelism)
+}
+
+// clamp returns n, or the bound of the job that it exceeds.
+func (s *state) clamp(j *job, n uint32) uint32 {
+	lo, hi := s.bounds(j)
+	return min(max(n, lo), hi)
+}
+
+// first returns the N of a job's first epoch, where so many slots are free.
+func (s *state) first(j *job, free uint32) uint32 {
+	if n := j.task.GetOptions().GetDefaultParallelism(); n > 0 {
+		return s.clamp(j, n)
+	}
+	return s.clamp(j, min(free, usualParallelism))
+}
+
+// wavesWarning returns what a person should know about an N above all slots,
+// and "" where there is nothing to say or where it was said before.
+func (s *state) wavesWarning(j *job, n uint32) string {
+	slots := s.allSlots()
+	if j.warned || slots == 0 || n <= slots {
+		return ""
+	}
+	j.warned = true
+	what := "-p"
+	if j.task.GetOptions().GetDefaultParallelism() == 0 {
+		what = "--min-parallelism"
+	}
+	plural := "s"
+	if slots == 1 {
+		plural = ""
+	}
+	return fmt.Sprintf("%s %d exceeds the %d slot%s: functions run in waves of %d", what, n, slots, plural, slots)
+}
+
+// lose lets an elastic job follow the slots that it has left, of those it had
+// before. Without any its N stays, and it waits.
+func (s *state) lose(j *job, before uint32) {
+	if !j.static() {
+		if j.loss == nil {
+			j.loss = &loss{n: j.n, slots: before}
+		}
+		if left := j.slots(); left > 0 {
+			j.n = s.clamp(j, min(j.n, left))
+		}
+	}
+	j.disturbed = true
+	s.resized(j)
+}
+
+// gain gives slots to a job that lacked them. An elastic one that lost slots
+// follows what it has, and has its N back once it has its slots back; any other
+// grows to what is wanted as far as it has slots, and never shrinks by it.
+func (s *state) gain(j *job, grants map[string]uint32) {
+	j.give(grants)
+	if slots := j.slots(); !j.static() {
+		reach := s.clamp(j, min(j.wanted, slots))
+		switch {
+		case j.loss == nil:
+			j.n = max(j.n, reach)
+		case slots >= j.loss.slots:
+			j.n = max(s.clamp(j, j.loss.n), reach)
+			j.loss = nil
+		default:
+			j.n = reach
+		}
+	}
+	j.disturbed = true
+	s.resized(j)
+}
+
+// resized numbers a new size, for the actor to send.
+func (s *state) resized(j *job) {
+	j.seq++
+	s.touch(j)
+}
+
+// onRequest answers a job's request for the N of its next epoch; nil where
+// there is nobody to answer. What the answer changes, the job knows by it.
+func (s *state) onRequest(now time.Time, m *messages.RequestParallelism) *messages.RequestParallelismReply {
+	j := s.jobs[m.GetJob().GetId()]
+	if j == nil || j.phase == queued || m.GetJob().GetIncarnation() < j.incarnation {
+		return nil
+	}
+	if m.GetJob().GetIncarnation() > j.incarnation {
+		j.answered = nil // a later incarnation may have gone back some epochs
+	}
+	s.runs(j, m.GetJob())
+	if j.answered != nil && m.GetEpoch() <= j.answered.GetEpoch() {
+		if m.GetEpoch() < j.answered.GetEpoch() {
+			return nil
+		}
+		return j.answered
+	}
+	warning := s.decide(j, Measurement{m.GetParallelism(), m.GetSeconds(), m.GetSamples()})
+	s.settle(now)
+	j.answered = &messages.RequestParallelismReply{
+		Job: m.GetJob(), Epoch: m.GetEpoch(), Size: j.size(s.term), Warning: warning,
+	}
+	return j.answered
+}
+
+// decide sets the job's N after an epoch, and returns a warning or "". A job
+// that grows gets the free slots it needs, one that shrinks gives up those it
+// has too many.
+func (s *state) decide(j *job, m Measurement) (warning string) {
+	disturbed := j.disturbed || j.loss != nil
+	j.disturbed = false
+	if j.static() || disturbed || !m.sound() {
+		return ""
+	}
+	if len(j.past) == maxPast {
+		j.past = append(j.past[:0], j.past[1:]...)
+	}
+	j.past = append(j.past, m)
+	answer := s.policy.Parallelism(j.past)
+	j.wanted = s.clamp(j, rounded(answer, j.n))
+
+	free, had := s.free(), j.slots()
+	n := j.wanted
+	if n > j.n {
+		n = max(j.n, min(n, had+free.total))
+	}
+	if n != j.n {
+		j.n = n
+		if n > had {
+			j.give(free.take(n - had))
+		}
+		j.release(n)
+		s.resized(j)
+	}
+	if j.clamped || answer >= 1 && answer <= maxParallelism {
+		return ""
+	}
+	j.clamped = true
+	return fmt.Sprintf("the policy %s asked for a parallelism of %v: the job goes on with %d", s.policy.Name(), answer, n)
+}
+
+// sound reports whether the measurement can be reckoned with.
+func (m Measurement) sound() bool {
+	return m.Parallelism > 0 && m.Samples > 0 && m.Seconds > 0 && !math.IsInf(m.Seconds, 0)
+}
+
+// rounded returns a policy's answer as a number of functions in
+// [1, maxParallelism], and stay where it is none.
+func rounded(answer float64, stay uint32) uint32 {
+	if math.IsNaN(answer) {
+		return stay
+	}
+	return uint32(min(max(math.Round(answer), 1), maxParallelism))
+}

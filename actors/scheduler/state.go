@@ -1,0 +1,196 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// pollEvery is how often the Scheduler asks how a running job is.
+const pollEvery = 5 * time.Second
+
+// state is what the Scheduler knows. No I/O, no clock, no actor context.
+// Invariants, held between messages and checked by check:
+//   - the slots of a host that are granted never exceed those that it offers
+//   - each job is in exactly one of queue and live, both sorted, and is not in ended
+//   - a queued job has no N and no slots, every other 1 <= N <= its bound
+//   - while a job is queued no slot is free
+//   - a job without loss that is static or has its N has at most N slots
+type state struct {
+	term   uint64 // of this Scheduler's reign
+	policy Policy
+	newID  func() string
+
+	hosts map[string]*host  // by node; those gone for a while, too
+	jobs  map[string]*job   // by id; that have not ended
+	queue []*job            // not yet started, in order
+	live  []*job            // started, in order
+	keys  map[string]string // id by submission key, ended jobs included
+	ended *endings
+
+	submissions uint64
+	touched     []*job  // whose start, size or stop the actor is to send
+	news        []event // that the actor is to post
+}
+
+// event is an event of a job that the actor is to post.
+type event struct {
+	job   string
+	event *messages.JobEvent
+	last  bool // the Scheduler posts none of this job after it
+}
+
+func newState(term uint64, policy Policy, newID func() string) *state {
+	return &state{
+		term: term, policy: policy, newID: newID,
+		hosts: map[string]*host{}, jobs: map[string]*job{}, keys: map[string]string{}, ended: newEndings(),
+	}
+}
+
+// settle gives free slots away: to the queue first, then to running jobs that
+// have fewer than their N, then to elastic ones that want more.
+func (s *state) settle(now time.Time) {
+	if len(s.queue) == 0 && len(s.live) == 0 {
+		return
+	}
+	free := s.free()
+	for len(s.queue) > 0 && free.total > 0 {
+		s.launch(now, s.queue[0], free)
+	}
+	for _, j := range s.live {
+		if has := j.slots(); free.total > 0 && has < j.n {
+			s.gain(j, free.take(j.n-has))
+		}
+	}
+	for _, j := range s.live {
+		if has := j.slots(); free.total > 0 && !j.static() && has < j.wanted {
+			s.gain(j, free.take(j.wanted-has))
+		}
+	}
+}
+
+// launch starts a queued job on free slots, of which there is at least one.
+func (s *state) launch(now time.Time, j *job, free *spare) {
+	s.queue = remove(s.queue, j)
+	s.live = insert(s.live, j)
+	j.n = s.first(j, free.total)
+	j.wanted, j.phase, j.queuedFor = j.n, starting, now.Sub(j.submitted)
+	j.give(free.take(j.n))
+	j.seq, j.acked = 1, 1 // the first size travels in StartJob
+	if warning := s.wavesWarning(j, j.n); warning != "" {
+		s.warn(j, warning)
+	}
+	s.touch(j)
+}
+
+// onStartReply takes in how a job is.
+func (s *state) onStartReply(now time.Time, m *messages.StartJobReply) {
+	j := s.jobs[m.GetJob().GetId()]
+	if j == nil || j.phase == queued {
+		return
+	}
+	switch {
+	case m.GetFailure() != nil: // not started by this order; the next tick repeats it
+	case m.GetResult() != nil:
+		s.finish(now, j, m.GetResult().GetPhase())
+	default:
+		s.runs(j, m.GetJob())
+	}
+}
+
+// runs takes in that an incarnation of a job runs.
+func (s *state) runs(j *job, ref *messages.JobRef) {
+	if j.phase == starting {
+		j.phase = running
+		s.touch(j) // what it was to know besides its start
+	}
+	j.incarnation = max(j.incarnation, ref.GetIncarnation())
+}
+
+// onResizeReply takes in which size a job knows.
+func (s *state) onResizeReply(m *messages.ResizeJobReply) {
+	j := s.jobs[m.GetJob().GetId()]
+	if j == nil || m.GetFailure() != nil || m.GetSeq() > j.seq {
+		return
+	}
+	j.acked = max(j.acked, m.GetSeq())
+}
+
+// onFinished takes in that a job has ended.
+func (s *state) onFinished(now time.Time, m *messages.JobFinished) {
+	if j := s.jobs[m.GetJob().GetId()]; j != nil && j.phase != queued {
+		s.finish(now, j, m.GetResult().GetPhase())
+	}
+}
+
+// finish forgets all of a job but how it ended.
+func (s *state) finish(now time.Time, j *job, how messages.Phase) {
+	s.queue, s.live = remove(s.queue, j), remove(s.live, j)
+	delete(s.jobs, j.id)
+	for _, key := range s.ended.add(ending{id: j.id, key: j.key, phase: how, warnings: j.warnings}) {
+		delete(s.keys, key)
+	}
+	s.news = append(s.news, event{job: j.id, last: true})
+	s.settle(now)
+}
+
+// due touches every job that waits for an answer, or has not been asked after
+// for long.
+func (s *state) due(now time.Time) {
+	for _, j := range s.live {
+		if j.phase == starting || j.stop != nil || j.acked < j.seq || now.Sub(j.polled) >= pollEvery {
+			s.touch(j)
+		}
+	}
+}
+
+// orders returns what is to be sent about a job now.
+func (s *state) orders(now time.Time, j *job) []any {
+	var orders []any
+	if j.phase == starting || now.Sub(j.polled) >= pollEvery {
+		j.polled = now
+		orders = append(orders, &messages.StartJob{
+			JobId: j.id, Task: j.task, Size: j.size(s.term), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())),
+		})
+	}
+	if j.phase == running && j.acked < j.seq {
+		orders = append(orders, &messages.ResizeJob{Job: j.ref(), Size: j.size(s.term)})
+	}
+	if j.stop != nil {
+		orders = append(orders, j.stop)
+	}
+	return orders
+}
+
+// touch notes that a job has something to be sent.
+func (s *state) touch(j *job) { s.touched = append(s.touched, j) }
+
+// warn posts a warning about a job.
+func (s *state) warn(j *job, text string) {
+	s.post(j, &messages.JobEvent{What: &messages.JobEvent_Warned{Warned: &messages.JobWarned{Text: text}}})
+}
+
+func (s *state) post(j *job, e *messages.JobEvent) {
+	s.news = append(s.news, event{job: j.id, event: e})
+}
+
+// takeNews returns the events to post, each once.
+func (s *state) takeNews() []event {
+	news := s.news
+	s.news = nil
+	return news
+}
+
+// takeOrders returns what is to be sent about the jobs touched since.
+func (s *state) takeOrders(now time.Time) []any {
+	var orders []any
+	seen := map[*job]bool{}
+	for _, j := range s.touched {
+		if s.jobs[j.id] == j && !seen[j] {
+			seen[j] = true
+			orders = append(orders, s.orders(now, j)...)
+		}
+	}
+	s.touched = nil
+	return orders
+}

@@ -1,0 +1,86 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// submit queues a job, or finds the one that was submitted under this key.
+func (s *state) submit(now time.Time, m *messages.SubmitJob) *messages.SubmitJobReply {
+	reply, err := s.accept(now, m)
+	if err != nil {
+		return &messages.SubmitJobReply{Failure: wire.Failure(err)}
+	}
+	return reply
+}
+
+func (s *state) accept(now time.Time, m *messages.SubmitJob) (*messages.SubmitJobReply, error) {
+	if m.GetKey() == "" {
+		return nil, fault.New("scheduler.submit", fault.Invalid, "the submission has no key: give each its own")
+	}
+	if id, again := s.keys[m.GetKey()]; again {
+		reply := &messages.SubmitJobReply{JobId: id}
+		if j := s.jobs[id]; j != nil {
+			reply.Warnings = j.warnings
+		} else if e, ok := s.ended.get(id); ok {
+			reply.Warnings = e.warnings
+		}
+		return reply, nil
+	}
+	resolved, err := task.Resolve(m.GetTask())
+	if err != nil {
+		return nil, err
+	}
+	s.submissions++
+	j := &job{
+		id: s.newID(), key: m.GetKey(), task: resolved, submission: s.submissions, submitted: now,
+		grants: map[string]uint32{},
+	}
+	s.jobs[j.id], s.keys[j.key] = j, j.id
+	s.queue = insert(s.queue, j)
+	s.post(j, &messages.JobEvent{What: &messages.JobEvent_Queued{Queued: &messages.JobQueued{}}})
+	o := resolved.GetOptions()
+	if warning := s.wavesWarning(j, s.clamp(j, o.GetDefaultParallelism())); warning != "" {
+		j.warnings = append(j.warnings, warning)
+		s.warn(j, warning)
+	}
+	s.settle(now)
+	return &messages.SubmitJobReply{JobId: j.id, Warnings: j.warnings}, nil
+}
+
+// stop drops a queued job, and remembers of any other that it is to stop.
+func (s *state) stop(now time.Time, m *messages.StopJob) *messages.StopJobReply {
+	j := s.jobs[m.GetJobId()]
+	switch {
+	case j == nil:
+		return &messages.StopJobReply{Failure: wire.Failure(s.cannotStop(m.GetJobId()))}
+	case j.phase == queued:
+		result := &messages.JobResult{
+			Phase:   messages.Phase_PHASE_STOPPED,
+			Failure: wire.Failure(fault.New("scheduler.stop", fault.Conflict, "stopped while queued: %s", m.GetReason())),
+		}
+		s.post(j, &messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}})
+		s.finish(now, j, messages.Phase_PHASE_STOPPED)
+	case j.stop == nil:
+		j.stop = m
+		s.touch(j)
+	}
+	return &messages.StopJobReply{}
+}
+
+// cannotStop says why a job that does not run cannot be stopped; nil where it
+// is stopped already.
+func (s *state) cannotStop(id string) error {
+	e, ok := s.ended.get(id)
+	switch {
+	case !ok:
+		return fault.New("scheduler.stop", fault.NotFound, "there is no job %s", id)
+	case e.phase == messages.Phase_PHASE_STOPPED:
+		return nil
+	}
+	return fault.New("scheduler.stop", fault.Conflict, "job %s has ended already", id)
+}
