@@ -87,9 +87,9 @@ func find(root string, names []string) ([]mutant, error) {
 }
 
 // try breaks the code and runs the test.
-func try(ctx context.Context, root string, m mutant, baseline *baseline) (Result, error) {
+func try(ctx context.Context, root string, m mutant, baseline *baseline) (result Result, err error) {
 	began := time.Now()
-	result := Result{Name: m.name, Breaks: m.breaks, Test: m.pkg + " " + m.test, Verdict: Unusable}
+	result = Result{Name: m.name, Breaks: m.breaks, Test: m.pkg + " " + m.test, Verdict: Unusable}
 	defer func() { result.Took = time.Since(began) }()
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {

@@ -123,6 +123,7 @@ func TestRunTellsWhetherTheNamedTestNotices(t *testing.T) {
 			result := got[strings.ReplaceAll(test.name, " ", "-")]
 			require.Equal(t, test.want, result.Verdict, "%s", result.Reason)
 			require.Contains(t, result.Reason, test.reason)
+			require.Positive(t, result.Took)
 		})
 	}
 	left, err := os.ReadFile(filepath.Join(root, "clamp.go"))
