@@ -1,0 +1,48 @@
+// Package host is the FunctionHost: the actor that owns the slots of one node
+// and runs on them what FunctionInvokers ask for, through a Runner.
+//
+// # An attempt
+//
+//	         Invoke            a slot is free           the runtime returns
+//	unknown --------> queued ------------------> running -----------------> ended
+//	   ^                |                           |   function time-out    |
+//	   |  lost lease    |                           |                        |
+//	   +----------------+---------------------------+                        |
+//	                    |  CancelInvocation         |                        |
+//	                    v                           v                        v
+//	                cancelled (remembered)                    forgotten, with its step:
+//	                                                  ReleaseTensors, or a later step
+//
+// Attempts queue in order of arrival. An attempt ends once; its end is kept and
+// given to every repeat of Invoke, until its step is released or the job goes
+// on to a later step. What was cancelled, or is of an earlier step or a lower
+// incarnation than the job has reached here, starts nothing: InvokeFailed,
+// CONFLICT. A later step cancels what the job's earlier ones still queue or run.
+//
+// # A slot
+//
+//	       start           its run is cancelled              1 s without a return
+//	free --------> busy -----------------------> cancelled -----------------------> retired
+//	  ^              |                                |                               |
+//	  +--------------+--------------------------------+-------------------------------+
+//	                               the runtime returned
+//
+// Whoever cancels a run, its slot is free only once the runtime has returned: a
+// retired slot is not offered any more, and comes back should its run return
+// after all.
+//
+// # Messages
+//
+// In: Invoke, CancelInvocation (FunctionInvoker), ReleaseTensors (TrainJob).
+// Out: InvokeAccepted, Invoked, InvokeFailed (to whoever sent the last Invoke of
+// the attempt), HostReported, HostLeft (Scheduler). No order among messages is
+// relied on: steps, incarnations and the memory of what was cancelled make late
+// and repeated ones harmless, and senders repeat what got lost.
+//
+// # What a crash loses
+//
+// The actor is restarted in place, with a new boot, and knows no attempt any
+// more: the repeats of Invoke run them anew. Runs outlive it: they are
+// cancelled, and hold their slots in the new boot until they return.
+// Answers are found again by their keys when they are released.
+package host

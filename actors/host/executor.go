@@ -1,0 +1,124 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+	"github.com/troupe-ml/troupe/store/dataset"
+	"github.com/troupe-ml/troupe/tensor"
+)
+
+// Executor executes attempts on this machine: it finds function, data and
+// model, has a runtime run them, and lets no answer out that may not enter a
+// merge. All fields but Threads are required; they are not changed once it is
+// in use. It is safe for concurrent use.
+type Executor struct {
+	Runtimes []functions.Runtime // the first that has a function runs it
+	Space    plane.Space         // holds the models and takes the answers
+	// Files gives the files of a data set, named by name and digest.
+	Files   func(ctx context.Context, name, digest string) (dataset.Files, error)
+	Threads int           // that a function may use; 0: as it likes
+	Nonce   func() uint64 // never the same twice while Space lives
+
+	permutations permutations
+}
+
+// Execute runs an attempt to its end on a slot. The tensors of the answer lie
+// in Space and belong to the caller; without an answer nothing is left there.
+// DurationUs is not set. Errors, besides those of functions.Runtime.Run:
+//   - wrapping ctx.Err(): ctx ended first
+//   - Invalid, NotFound, Corrupt: the invocation cannot work, what it names is
+//     not here, or cannot be read
+//   - Unavailable: no room for the answer, among others
+//   - Rejected: the answer may not be used; the text says why, naming the
+//     tensor if it is one
+func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int) (*messages.Invoked, error) {
+	x := &execution{executor: e, inv: inv, slot: slot, nonce: e.Nonce()}
+	answer, err := x.run(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	x.close()
+	if err != nil {
+		return nil, errors.Join(err, x.discard())
+	}
+	return answer, nil
+}
+
+// runtime returns the runtime that has a function.
+func (e *Executor) runtime(function string) (functions.Runtime, error) {
+	for _, r := range e.Runtimes {
+		if r.Has(function) {
+			return r, nil
+		}
+	}
+	return nil, fault.New("host.execute", fault.NotFound, "there is no function %q on this node", function)
+}
+
+// execution is one attempt being executed.
+type execution struct {
+	executor *Executor
+	inv      *messages.Invoke
+	slot     int
+	nonce    uint64
+	open     []io.Closer // what is read
+	outputs  []*output   // what is written
+}
+
+func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
+	runtime, err := x.executor.runtime(x.inv.GetPlan().GetFunctionName())
+	if err != nil {
+		return nil, err
+	}
+	call, err := x.invocation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	model, optimizer := x.output(keyModel), x.output(keyOptimizer)
+	switch call.Task {
+	case functions.Train:
+		if x.inv.GetPlan().GetWantOptimizer() {
+			call.OptimizerOut = optimizer
+		}
+		call.ModelOut = model
+	case functions.Init:
+		call.ModelOut = model
+	}
+	got, err := runtime.Run(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCounts(call, got); err != nil {
+		return nil, err
+	}
+	answer := &messages.Invoked{
+		Attempt: x.inv.GetAttempt(), Samples: uint64(got.Samples), Batches: uint32(got.Batches),
+		Loss: got.Loss, Correct: got.Correct, HasAccuracy: got.HasAccuracy,
+	}
+	if call.ModelOut != nil {
+		if call.Sabotage.NaN {
+			model.spoil = func(ref plane.Ref) (plane.Ref, error) {
+				return spoil(x.executor.Space, ref, x.key("spoilt"), call.Sabotage.At)
+			}
+		}
+		if answer.Model, err = model.seal(reference(call)); err != nil {
+			return nil, err
+		}
+	}
+	if call.OptimizerOut != nil && got.HasOptimizer {
+		answer.Optimizer, err = optimizer.seal(tensor.Source{})
+	}
+	return answer, err
+}
+
+// reference is the model that an answer has to look like; none for an init.
+func reference(call functions.Invocation) tensor.Source {
+	return tensor.Source{R: call.Model.R, Size: call.Model.Size}
+}
+
+func (x *execution) key(part string) string { return answerKey(x.inv.GetAttempt(), x.nonce, part) }

@@ -1,0 +1,190 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/invariant"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+const (
+	reportEvery = time.Second // at least; leases are looked at as often
+	grace       = time.Second // in which a cancelled run has to return
+)
+
+// Deps is everything a host may touch outside its own state. All are required
+// but Options.
+type Deps struct {
+	Log  *zap.Logger
+	Rim  actorkit.Rim
+	Node string
+	// Boot names this life of the process. Reports name it with the number of
+	// the actor's start added, because a restarted host counts from 1 again.
+	Boot    string
+	Slots   int // attempts that run at once, at least 1
+	Runner  Runner
+	Tensors Tensors // where the runner's answers lie
+	// Scheduler is who hears about slots; nil while nobody does.
+	Scheduler func() *actor.PID
+	Options   []actor.PropsOption
+}
+
+// Props describes the host of a node. It has no children, and is restarted in
+// place: see the package comment for what that loses.
+func Props(deps Deps) *actor.Props {
+	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
+	estate := &estate{}
+	return actor.PropsFromProducer(func() actor.Actor {
+		return &host{deps: deps, log: deps.Log.With(zap.String("node", deps.Node)), estate: estate}
+	}, opts...)
+}
+
+// host runs only inside Receive; no goroutine may see its fields.
+type host struct {
+	deps   Deps
+	log    *zap.Logger
+	estate *estate
+	state  state
+	boot   string
+	seq    uint64 // of the last report
+	ticks  func() // ends the next tick
+}
+
+// estate is what is true of a host across its restarts. It is handed from one
+// value of the actor to the next, and touched inside Receive only.
+type estate struct {
+	boots   int
+	lastRun uint64
+	runs    []*run // that had not returned when the last value went
+}
+
+// What a host tells itself. Each names the run, or boot, it was meant for.
+type (
+	runEnded struct {
+		run     uint64
+		answer  *messages.Invoked
+		err     error
+		started time.Time
+		ended   time.Time
+	}
+	functionTimedOut struct {
+		run   uint64
+		after time.Duration
+	}
+	graceEnded    struct{ run uint64 }
+	ticked        struct{ boot string }
+	tensorsFailed struct{ err error }
+	tensorsGone   struct{}
+)
+
+// Receive dispatches: one case, one call.
+func (h *host) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		h.onStarted(ctx)
+	case *messages.Invoke:
+		h.state.invoke(m, ctx.Sender(), h.deps.Rim.Now())
+	case *messages.CancelInvocation:
+		h.state.cancel(m.GetAttempt())
+	case *messages.ReleaseTensors:
+		h.state.release(m)
+	case *runEnded:
+		h.onRunEnded(m)
+	case *functionTimedOut:
+		h.state.timeOut(m.run, m.after)
+	case *graceEnded:
+		h.state.retire(m.run)
+	case *ticked:
+		h.onTicked(ctx, m)
+	case *tensorsFailed:
+		h.log.Warn("tensors not removed", zap.Error(m.err))
+	case *actorkit.WorkPanicked:
+		h.log.Error("removing tensors panicked", zap.Error(m.Err))
+	case *tensorsGone:
+	case *actor.Restarting:
+		h.leave()
+		return
+	case *actor.Stopping:
+		h.leave()
+		h.tell(ctx, &messages.HostLeft{Node: h.deps.Node, Boot: h.boot})
+		return
+	default:
+		actorkit.Unhandled(h.log, ctx)
+	}
+	h.obey(ctx)
+	if h.state.changed {
+		h.report(ctx)
+	}
+	invariant.Check(h.state.check)
+}
+
+// onStarted takes over the runs that an earlier value of the actor left behind.
+func (h *host) onStarted(ctx actor.Context) {
+	h.estate.boots++
+	h.boot = fmt.Sprintf("%s.%d", h.deps.Boot, h.estate.boots)
+	h.state = newState(h.deps.Slots, h.estate.runs, h.estate.lastRun)
+	for _, r := range h.estate.runs {
+		h.after(ctx, grace, &graceEnded{r.id})
+	}
+	h.estate.runs = nil
+	h.state.changed = true
+	h.tickAgain(ctx)
+}
+
+// leave cancels what runs. A run that was to be started when its start panicked
+// has no stop: it does not exist.
+func (h *host) leave() {
+	h.estate.lastRun = h.state.lastRun
+	for _, r := range h.state.slots {
+		if r != nil && r.stop != nil {
+			r.disarm()
+			r.stop()
+			h.estate.runs = append(h.estate.runs, r)
+		}
+	}
+	if h.ticks != nil {
+		h.ticks()
+	}
+}
+
+func (h *host) onRunEnded(m *runEnded) {
+	if r := h.state.ended(m.run, m.answer, wire.Failure(m.err), m.ended.Sub(m.started)); r != nil {
+		r.disarm()
+	}
+}
+
+func (h *host) onTicked(ctx actor.Context, m *ticked) {
+	if m.boot != h.boot {
+		return
+	}
+	h.state.expire(h.deps.Rim.Now())
+	h.state.changed = true // said once a second in any case
+	h.tickAgain(ctx)
+}
+
+func (h *host) tickAgain(ctx actor.Context) {
+	h.ticks = h.after(ctx, reportEvery, &ticked{h.boot})
+}
+
+func (h *host) after(ctx actor.Context, d time.Duration, msg any) (cancel func()) {
+	return h.deps.Rim.SendAfter(d, ctx.Self(), msg)
+}
+
+// report says what the slots are at.
+func (h *host) report(ctx actor.Context) {
+	usable, held := h.state.report()
+	h.seq++
+	h.tell(ctx, &messages.HostReported{Node: h.deps.Node, Boot: h.boot, Seq: h.seq, Slots: usable, Held: held})
+}
+
+func (h *host) tell(ctx actor.Context, msg any) {
+	if scheduler := h.deps.Scheduler(); scheduler != nil {
+		ctx.Send(scheduler, msg)
+	}
+}

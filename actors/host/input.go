@@ -1,0 +1,125 @@
+package host
+
+import (
+	"context"
+	"os"
+
+	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+	"github.com/troupe-ml/troupe/tensor"
+)
+
+// invocation is the attempt as a runtime sees it, all inputs open, without
+// outputs. Rounds and attempts count from 0 there.
+func (x *execution) invocation(ctx context.Context) (functions.Invocation, error) {
+	ref, plan := x.inv.GetAttempt(), x.inv.GetPlan()
+	call := functions.Invocation{
+		Function: plan.GetFunctionName(), JobID: ref.GetJob().GetId(), Incarnation: ref.GetJob().GetIncarnation(),
+		Epoch: int(ref.GetEpoch()), Round: max(int(ref.GetRound())-1, 0), Index: int(ref.GetFunction()),
+		Attempt: max(int(ref.GetAttempt())-1, 0), N: int(plan.GetParallelism()), Slot: x.slot, Threads: x.executor.Threads,
+		K: int(plan.GetK()), BatchSize: int(plan.GetBatchSize()), LR: plan.GetLr(), Seed: x.inv.GetSeed(), Args: plan.GetArgs(),
+		Sabotage: Chaos(x.inv),
+	}
+	var err error
+	if call.Task, err = taskOf(ref.GetTask()); err != nil {
+		return call, err
+	}
+	if call.Data, err = x.data(ctx, call.Task); err != nil || call.Task == functions.Init {
+		return call, err
+	}
+	if call.Positions, err = x.executor.positions(x.inv, call.Data.Samples); err != nil {
+		return call, err
+	}
+	if call.Model, err = x.tensors(plan.GetModel()); err != nil {
+		return call, err
+	}
+	if x.inv.GetOptimizer() != nil {
+		call.Optimizer, err = x.tensors(x.inv.GetOptimizer())
+	}
+	return call, err
+}
+
+// taskOf returns what a runtime calls a task.
+func taskOf(task messages.Task) (functions.Task, error) {
+	switch task {
+	case messages.Task_TASK_INIT:
+		return functions.Init, nil
+	case messages.Task_TASK_TRAIN:
+		return functions.Train, nil
+	case messages.Task_TASK_VALIDATE:
+		return functions.Val, nil
+	}
+	return "", fault.New("host.execute", fault.Invalid, "a host does not run tasks of kind %v", task)
+}
+
+// data opens the split that a task reads.
+func (x *execution) data(ctx context.Context, task functions.Task) (functions.Data, error) {
+	plan := x.inv.GetPlan()
+	files, err := x.executor.Files(ctx, plan.GetDataset(), plan.GetDatasetDigest())
+	if err != nil {
+		return functions.Data{}, err
+	}
+	pathX, pathY := files.TrainX, files.TrainY
+	if task == functions.Val {
+		pathX, pathY = files.TestX, files.TestY
+	}
+	var d functions.Data
+	if d.X, err = x.file(pathX); err != nil {
+		return d, err
+	}
+	if d.Y, err = x.file(pathY); err != nil {
+		return d, err
+	}
+	head, err := tensor.ParseNpy(d.X.R, d.X.Size)
+	if err != nil {
+		return d, fault.New("host.execute", fault.KindOf(err), "data set %q, %s: %w", plan.GetDataset(), pathX, err)
+	}
+	d.Samples = head.Rows()
+	return d, nil
+}
+
+func (x *execution) file(path string) (functions.Input, error) {
+	failed := func(err error) error {
+		return fault.New("host.execute", fault.Unavailable, "open data set %q: %w", x.inv.GetPlan().GetDataset(), err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return functions.Input{}, failed(err)
+	}
+	x.open = append(x.open, f)
+	info, err := f.Stat()
+	if err != nil {
+		return functions.Input{}, failed(err)
+	}
+	return functions.Input{R: f, Size: info.Size(), Path: path}, nil
+}
+
+// tensors opens a state dict of the tensor plane.
+func (x *execution) tensors(ref *messages.TensorRef) (functions.Input, error) {
+	if ref == nil {
+		return functions.Input{}, fault.New("host.execute", fault.Invalid, "the invocation names no model")
+	}
+	blob, err := x.executor.Space.Open(toPlane(ref))
+	if err != nil {
+		return functions.Input{}, err
+	}
+	x.open = append(x.open, blob)
+	return functions.Input{R: blob, Size: blob.Size(), Path: blob.Path()}, nil
+}
+
+// close closes the inputs. They were only read, so its errors mean nothing.
+func (x *execution) close() {
+	for _, c := range x.open {
+		_ = c.Close()
+	}
+}
+
+func toPlane(ref *messages.TensorRef) plane.Ref {
+	return plane.Ref{Node: ref.GetNode(), Key: ref.GetKey(), Bytes: int64(ref.GetBytes()), Digest: ref.GetDigest()}
+}
+
+func fromPlane(ref plane.Ref) *messages.TensorRef {
+	return &messages.TensorRef{Node: ref.Node, Key: ref.Key, Bytes: uint64(ref.Bytes), Digest: ref.Digest}
+}

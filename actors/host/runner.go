@@ -1,0 +1,56 @@
+package host
+
+import (
+	"context"
+	"sync"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// Runner runs attempts. The real one is Local; simulations have one that works
+// on virtual time.
+type Runner interface {
+	// Start begins an attempt on a slot and returns at once; no two run on a
+	// slot at the same time. Done is called exactly once, from any goroutine,
+	// even before Start has returned: with an answer, which is given away, or
+	// an error. The attempt is left unchanged. Cancel asks the attempt to end
+	// soon; done is called nevertheless. It may be called again, and late.
+	Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func())
+}
+
+// Local is the Runner of this machine: each attempt is executed on a goroutine
+// of its own.
+type Local struct {
+	execute func(context.Context, *messages.Invoke, int) (*messages.Invoked, error)
+	work    sync.WaitGroup
+}
+
+var _ Runner = (*Local)(nil)
+
+// NewLocal returns the runner of what an Executor executes.
+func NewLocal(e *Executor) *Local { return &Local{execute: e.Execute} }
+
+// Start implements Runner.
+func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l.work.Go(func() {
+		defer cancel()
+		done(l.guarded(ctx, inv, slot))
+	})
+	return cancel
+}
+
+// Wait returns once all attempts have returned. Nothing may be started any
+// more. An attempt whose function does not heed its context holds it up.
+func (l *Local) Wait() { l.work.Wait() }
+
+// guarded turns a panic, a bug of ours or of a runtime, into an error.
+func (l *Local) guarded(ctx context.Context, inv *messages.Invoke, slot int) (answer *messages.Invoked, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			answer, err = nil, fault.New("host.execute", fault.Unknown, "running function %q panicked: %v", inv.GetPlan().GetFunctionName(), p)
+		}
+	}()
+	return l.execute(ctx, inv, slot)
+}

@@ -1,0 +1,210 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// The steps that the decisions in state.go are made of.
+
+// fill starts what queues, while slots are free.
+func (s *state) fill() {
+	for s.queue.Len() > 0 {
+		a := s.queue.Front().Value.(*attempt)
+		slot := s.pick(a)
+		if slot < 0 {
+			return
+		}
+		s.queue.Remove(a.queued)
+		s.lastRun++
+		a.queued, a.run = nil, &run{id: s.lastRun, slot: slot, inv: a.inv, attempt: a}
+		s.slots[slot] = a.run
+		s.changed = true
+		s.orders.start = append(s.orders.start, a.run)
+	}
+}
+
+// pick returns the first free slot, but not the one where the function failed
+// last if another is free; -1 when none is.
+func (s *state) pick(a *attempt) int {
+	avoid, failed := a.job.failedOn[a.inv.GetAttempt().GetFunction()]
+	slot := slices.IndexFunc(s.slots, free)
+	if failed && slot == avoid {
+		if next := slices.IndexFunc(s.slots[slot+1:], free); next >= 0 {
+			return slot + 1 + next
+		}
+	}
+	return slot
+}
+
+func free(r *run) bool { return r == nil }
+
+// hear returns what is known of the job of ref. If ref is of a later step than
+// any before, what the job still queues or runs of the earlier ones is dropped.
+func (s *state) hear(ref *messages.AttemptRef) *job {
+	j := s.job(ref.GetJob().GetId())
+	if j.isNews(ref) {
+		s.dropAll(j)
+		j.enter(ref)
+	}
+	return j
+}
+
+// job returns the record of a job. A new one may take the place of the one
+// known longest that has no attempt here.
+func (s *state) job(id string) *job {
+	if j, ok := s.jobs[id]; ok {
+		return j
+	}
+	if len(s.heardOf) >= jobsRemembered {
+		idle := func(id string) bool { return len(s.jobs[id].attempts) == 0 }
+		if i := slices.IndexFunc(s.heardOf, idle); i >= 0 {
+			delete(s.jobs, s.heardOf[i])
+			s.heardOf = slices.Delete(s.heardOf, i, i+1)
+		}
+	}
+	j := newJob()
+	s.jobs[id] = j
+	s.heardOf = append(s.heardOf, id)
+	return j
+}
+
+// open returns the attempts that queue, in order, and then those that run.
+func (s *state) open() []*attempt {
+	var open []*attempt
+	for e := s.queue.Front(); e != nil; e = e.Next() {
+		open = append(open, e.Value.(*attempt))
+	}
+	for _, r := range s.slots {
+		if r != nil && r.attempt != nil {
+			open = append(open, r.attempt)
+		}
+	}
+	return open
+}
+
+// dropAll forgets all attempts of a job, those that ended too.
+func (s *state) dropAll(j *job) {
+	if len(j.attempts) == 0 {
+		return
+	}
+	for _, a := range s.open() {
+		if a.job == j {
+			s.drop(a)
+		}
+	}
+	clear(j.attempts)
+}
+
+// drop forgets an open attempt. Its slot is free once the runtime has returned.
+func (s *state) drop(a *attempt) {
+	delete(a.job.attempts, placeOf(a.inv.GetAttempt()))
+	if a.run == nil {
+		s.queue.Remove(a.queued)
+		a.queued = nil
+		return
+	}
+	a.run.attempt = nil
+	s.cancelRun(a.run)
+	a.run = nil
+}
+
+func (s *state) cancelRun(r *run) {
+	if !r.cancelled {
+		r.cancelled = true
+		s.orders.cancel = append(s.orders.cancel, r)
+	}
+}
+
+// fail ends a running attempt without an answer.
+func (s *state) fail(a *attempt, failure *messages.Failure, took time.Duration) {
+	a.job.failedOn[a.inv.GetAttempt().GetFunction()] = a.run.slot
+	s.end(a, &messages.InvokeFailed{
+		Attempt: a.inv.GetAttempt(), Failure: failure, DurationUs: uint64(took.Microseconds()),
+	})
+}
+
+// end ends a running attempt.
+func (s *state) end(a *attempt, what proto.Message) {
+	a.run.attempt, a.run, a.end = nil, nil, what
+	s.answer(a.asker, what)
+}
+
+func (s *state) answer(to *actor.PID, what proto.Message) {
+	s.orders.answers = append(s.orders.answers, answer{to, what})
+}
+
+// find returns the run that occupies a slot, nil if it has returned.
+func (s *state) find(id uint64) *run {
+	i := slices.IndexFunc(s.slots, func(r *run) bool { return r != nil && r.id == id })
+	if i < 0 {
+		return nil
+	}
+	return s.slots[i]
+}
+
+// retired counts the slots that are not usable.
+func (s *state) retired() int {
+	var n int
+	for _, r := range s.slots {
+		if r != nil && r.retired {
+			n++
+		}
+	}
+	return n
+}
+
+// keysOf names the tensors of an answer.
+func keysOf(answer *messages.Invoked) []string {
+	var keys []string
+	for _, ref := range []*messages.TensorRef{answer.GetModel(), answer.GetOptimizer()} {
+		if ref != nil {
+			keys = append(keys, ref.GetKey())
+		}
+	}
+	return keys
+}
+
+// check says which invariant of state is broken.
+func (s *state) check() error {
+	open := map[*attempt]bool{}
+	for _, a := range s.open() {
+		open[a] = true
+		if a.end != nil || (a.run == nil) == (a.queued == nil) {
+			return fmt.Errorf("attempt %v is not in one place", a.inv.GetAttempt())
+		}
+		if a.run != nil && (a.run.attempt != a || s.slots[a.run.slot] != a.run) {
+			return fmt.Errorf("attempt %v is not on its slot", a.inv.GetAttempt())
+		}
+	}
+	for _, id := range s.heardOf {
+		for p, a := range s.jobs[id].attempts {
+			if a.end == nil && !open[a] {
+				return fmt.Errorf("job %s: attempt %v neither queues nor runs nor has ended", id, p)
+			}
+			delete(open, a)
+		}
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("%d attempts are open that no job knows", len(open))
+	}
+	for i, r := range s.slots {
+		if r != nil && (r.slot != i || (r.attempt == nil && !r.cancelled) || (r.retired && !r.cancelled)) {
+			return fmt.Errorf("slot %d: run %d (slot %d, cancelled %t, retired %t)", i, r.id, r.slot, r.cancelled, r.retired)
+		}
+	}
+	if s.queue.Len() > 0 && slices.ContainsFunc(s.slots, free) {
+		return fmt.Errorf("%d attempts queue though a slot is free", s.queue.Len())
+	}
+	if len(s.jobs) != len(s.heardOf) {
+		return fmt.Errorf("%d jobs, %d of them in order", len(s.jobs), len(s.heardOf))
+	}
+	return nil
+}

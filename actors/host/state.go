@@ -1,0 +1,222 @@
+package host
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+const (
+	// lease is how long an attempt lives without a repeat of its Invoke.
+	lease = 10 * time.Second
+	// jobsRemembered bounds the jobs of which something is known though no
+	// attempt of theirs is.
+	jobsRemembered = 4096
+)
+
+// state is what a host knows. No I/O, no clock, no actor context: decisions are
+// collected in orders, which the actor takes and obeys after each message.
+// Invariants, held between messages and checked by check:
+//   - an attempt is queued, running or ended, and each knows of the other
+//   - a run that nobody wants is cancelled; a retired one was cancelled
+//   - nothing queues while a slot is free
+type state struct {
+	slots   []*run     // by slot; nil is free
+	queue   *list.List // of *attempt, in order of arrival
+	jobs    map[string]*job
+	heardOf []string // the keys of jobs, in order of arrival
+	lastRun uint64
+	changed bool // what a report says, since the last one
+	orders  orders
+}
+
+// run is the runtime at work on a slot. It occupies the slot until the runtime
+// has returned, whatever becomes of its attempt.
+type run struct {
+	id        uint64 // unique within the process
+	slot      int
+	inv       *messages.Invoke
+	attempt   *attempt // nil: nobody wants its answer any more
+	cancelled bool
+	retired   bool
+
+	// Set and called by the actor only.
+	stop   func() // cancels the runtime; nil until it was started
+	disarm func() // ends the timer of the function time-out
+}
+
+// orders is what there is to do outside the state.
+type orders struct {
+	start, cancel     []*run
+	retired, returned []*run // slots lost, and lost ones that came back
+	answers           []answer
+	remove            []string // keys of answers that nobody wants
+	release           []*messages.ReleaseTensors
+}
+
+type answer struct {
+	to   *actor.PID
+	what proto.Message
+}
+
+// newState returns the state of a host with some slots, of which runs that a
+// former boot has left (all cancelled) hold theirs.
+func newState(slots int, left []*run, lastRun uint64) state {
+	s := state{slots: make([]*run, slots), queue: list.New(), jobs: map[string]*job{}, lastRun: lastRun}
+	for _, r := range left {
+		r.attempt, r.cancelled = nil, true
+		s.slots[r.slot] = r
+	}
+	return s
+}
+
+// take returns the orders collected so far.
+func (s *state) take() orders {
+	o := s.orders
+	s.orders = orders{}
+	return o
+}
+
+// invoke takes an attempt on, or tells again how it is.
+func (s *state) invoke(inv *messages.Invoke, asker *actor.PID, now time.Time) {
+	ref := inv.GetAttempt()
+	j := s.hear(ref)
+	if err := j.refuse(ref); err != nil {
+		s.answer(asker, &messages.InvokeFailed{Attempt: ref, Failure: wire.Failure(err)})
+		return
+	}
+	a, ok := j.attempts[placeOf(ref)]
+	if !ok {
+		a = &attempt{job: j, inv: inv}
+		a.queued = s.queue.PushBack(a)
+		j.attempts[placeOf(ref)] = a
+	}
+	a.asker, a.heard = asker, now
+	s.fill()
+	s.answer(asker, a.status())
+}
+
+// cancel ends an attempt, or sees to it that it never begins. An answer that is
+// there already stays: it may be part of a merge.
+func (s *state) cancel(ref *messages.AttemptRef) {
+	j := s.hear(ref)
+	if j.refuse(ref) != nil {
+		return
+	}
+	a, ok := j.attempts[placeOf(ref)]
+	if ok && a.end != nil {
+		return
+	}
+	if ok {
+		s.drop(a)
+	}
+	j.cancelled[placeOf(ref)] = struct{}{}
+}
+
+// release closes a step and all before it. What an earlier incarnation asks for
+// is not done: the tensors that it does not name may be the next one's.
+func (s *state) release(m *messages.ReleaseTensors) {
+	ref := m.GetStep()
+	j := s.hear(ref)
+	if ref.GetJob().GetIncarnation() < j.step.GetJob().GetIncarnation() {
+		return
+	}
+	switch {
+	case m.GetEverything():
+		s.dropAll(j)
+		j.over = true
+	case !j.over && actorkit.CompareSteps(ref, j.step) == 0:
+		s.dropAll(j)
+		j.closed = true
+	}
+	s.orders.release = append(s.orders.release, m)
+}
+
+// ended is told that the runtime has returned, once for each run: with an
+// answer, else with a failure.
+func (s *state) ended(id uint64, answer *messages.Invoked, failure *messages.Failure, took time.Duration) *run {
+	r := s.find(id)
+	if r == nil {
+		return nil
+	}
+	s.slots[r.slot] = nil
+	s.changed = true
+	if r.retired {
+		s.orders.returned = append(s.orders.returned, r)
+	}
+	switch a := r.attempt; {
+	case a == nil:
+		s.orders.remove = append(s.orders.remove, keysOf(answer)...)
+	case failure != nil:
+		failure.Chaos = blames(Chaos(r.inv), false)
+		s.fail(a, failure, took)
+	default:
+		answer.Attempt, answer.DurationUs = a.inv.GetAttempt(), uint64(took.Microseconds())
+		s.end(a, answer)
+	}
+	s.fill()
+	return r
+}
+
+// timeOut is told that a run has had its function's time.
+func (s *state) timeOut(id uint64, took time.Duration) {
+	r := s.find(id)
+	if r == nil || r.attempt == nil {
+		return
+	}
+	a, limit := r.attempt, time.Duration(r.inv.GetPlan().GetTimeoutMs())*time.Millisecond
+	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v", limit))
+	failure.Chaos = blames(Chaos(r.inv), true)
+	s.cancelRun(r)
+	s.fail(a, failure, took)
+}
+
+// retire is told that a run was cancelled and had the time to return.
+func (s *state) retire(id uint64) {
+	r := s.find(id)
+	if r == nil || !r.cancelled || r.retired {
+		return
+	}
+	r.retired, s.changed = true, true
+	s.orders.retired = append(s.orders.retired, r)
+}
+
+// expire forgets the attempts whose invoker sends no sign of life any more.
+func (s *state) expire(now time.Time) {
+	for _, a := range s.open() {
+		if now.Sub(a.heard) >= lease {
+			s.drop(a)
+		}
+	}
+}
+
+// stop cancels all runs.
+func (s *state) stop() {
+	for _, r := range s.slots {
+		if r != nil {
+			s.cancelRun(r)
+		}
+	}
+}
+
+// report says what the slots are at, and that it was said.
+func (s *state) report() (usable uint32, held []*messages.AttemptRef) {
+	s.changed = false
+	for _, r := range s.slots {
+		if r != nil && r.retired {
+			continue
+		}
+		usable++
+		if r != nil {
+			held = append(held, r.inv.GetAttempt())
+		}
+	}
+	return usable, held
+}

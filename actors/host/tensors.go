@@ -1,0 +1,93 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// Tensors is where the answers of a host's runner lie: its node's plane.Space.
+type Tensors interface {
+	// List returns the keys that start with prefix.
+	List(prefix string) []string
+	// Remove frees keys; those that are not there are skipped.
+	Remove(keys ...string) error
+}
+
+// The last part of an answer's key.
+const (
+	keyModel     = "model"
+	keyOptimizer = "optimizer"
+)
+
+// answerKey names one tensor file of an attempt's answer:
+//
+//	<job>/<incarnation>/<epoch>-<round>-<function>-<attempt>-<nonce>/<part>
+//
+// The nonce tells apart two runs of one attempt, as when a host restarts.
+func answerKey(ref *messages.AttemptRef, nonce uint64, part string) string {
+	return fmt.Sprintf("%s/%d/%d-%d-%d-%d-%d/%s", ref.GetJob().GetId(), ref.GetJob().GetIncarnation(),
+		ref.GetEpoch(), ref.GetRound(), ref.GetFunction(), ref.GetAttempt(), nonce, part)
+}
+
+// place in a job's course: (incarnation, epoch, round). Only one step of a
+// round writes tensors, so the task is not needed.
+type course [3]uint64
+
+// parseAnswerKey returns where in its job's course an answer was made; ok is
+// false for keys that are no answer's: those belong to somebody else.
+func parseAnswerKey(key string) (c course, ok bool) {
+	parts := strings.Split(key, "/")
+	if len(parts) != 4 || (parts[3] != keyModel && parts[3] != keyOptimizer) {
+		return c, false
+	}
+	numbers := append([]string{parts[1]}, strings.Split(parts[2], "-")...)
+	if len(numbers) != 6 {
+		return c, false
+	}
+	for i, number := range numbers {
+		n, err := strconv.ParseUint(number, 10, 64)
+		if err != nil {
+			return c, false
+		}
+		if i < len(c) {
+			c[i] = n
+		}
+	}
+	return c, true
+}
+
+// release frees the answers that m lets go. What there is to free is read from
+// the keys, not from what the host remembers, which a restart loses.
+func release(t Tensors, m *messages.ReleaseTensors) error {
+	step := m.GetStep()
+	last := course{step.GetJob().GetIncarnation(), uint64(step.GetEpoch()), uint64(step.GetRound())}
+	keep := map[string]bool{}
+	for _, key := range m.GetKeep() {
+		keep[key] = true
+	}
+	unwanted := func(key string) bool {
+		at, ok := parseAnswerKey(key)
+		switch {
+		case !ok:
+			return false
+		case m.GetEverything():
+			return at[0] <= last[0]
+		}
+		return slices.CompareFunc(at[:], last[:], cmp.Compare[uint64]) <= 0 && !keep[key]
+	}
+	var gone []string
+	for _, key := range t.List(step.GetJob().GetId() + "/") {
+		if unwanted(key) {
+			gone = append(gone, key)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return t.Remove(gone...)
+}
