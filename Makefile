@@ -39,9 +39,8 @@ run: build ## build, and train a network on handwritten digits (troupe demo)
 generate: need ## write the Go code of messages/*.proto
 	$(TOOL) buf generate
 
-fmt: need ## format all Go code and all messages
+fmt: need ## format all Go code
 	$(TOOL) gofumpt -w .
-	$(TOOL) buf format -w
 
 lint: need ## go vet, staticcheck, formatting, message conventions
 	go vet ./...
