@@ -94,32 +94,36 @@ func (f *NpyFile) Int64Rows(dst []int64, positions []int64) error {
 // readRows reads the rows at positions in ascending order and has convert
 // turn each, little endian, into its place of dst. A row may come in parts.
 func readRows[T any](f *NpyFile, dst []T, positions []int64, convert func(out []T, src []byte, row int64) error) error {
-	elems, size := f.RowElements(), f.DType.Size()
-	if want := int64(len(positions)) * elems; int64(len(dst)) != want {
-		return fault.New(npyOp, fault.Invalid, "%d rows of %d elements do not go into %d", len(positions), elems, len(dst))
-	}
-	for _, p := range positions {
-		if p < 0 || p >= f.Rows() {
-			return fault.New(npyOp, fault.Invalid, "row %d not in [0, %d)", p, f.Rows())
-		}
+	if err := f.checkRows(int64(len(dst)), positions); err != nil {
+		return err
 	}
 	if len(dst) == 0 {
 		return nil
 	}
+	elems := f.RowElements()
+	row := elems * f.DType.Size() // bytes
 	order := ascending(positions)
 	var buf []byte
 	for i := 0; i < len(order); {
-		row := elems * size
 		first := positions[order[i]]
 		if row > npyRun {
+			j := i + 1 // repeats of the row are filled together
+			for j < len(order) && positions[order[j]] == first {
+				j++
+			}
 			buf = slices.Grow(buf[:0], npyRun)
 			if err := f.longRow(buf[:npyRun], first, func(lo, hi int64, src []byte) error {
-				at := int64(order[i]) * elems
-				return convert(dst[at+lo:at+hi], src, first)
+				for _, o := range order[i:j] {
+					at := int64(o) * elems
+					if err := convert(dst[at+lo:at+hi], src, first); err != nil {
+						return err
+					}
+				}
+				return nil
 			}); err != nil {
 				return err
 			}
-			i++
+			i = j
 			continue
 		}
 		// A run: rows that lie close, read at once.
@@ -140,6 +144,19 @@ func readRows[T any](f *NpyFile, dst []T, positions []int64, convert func(out []
 			if err := convert(dst[at:at+elems], buf[(p-first)*row:(p-first+1)*row], p); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// checkRows reports why rows cannot be read into want elements.
+func (f *NpyFile) checkRows(want int64, positions []int64) error {
+	if elems := f.RowElements(); want != int64(len(positions))*elems {
+		return fault.New(npyOp, fault.Invalid, "%d rows of %d elements do not go into %d", len(positions), elems, want)
+	}
+	for _, p := range positions {
+		if p < 0 || p >= f.Rows() {
+			return fault.New(npyOp, fault.Invalid, "row %d not in [0, %d)", p, f.Rows())
 		}
 	}
 	return nil
