@@ -20,12 +20,18 @@ import (
 type Executor struct {
 	Runtimes []functions.Runtime // the first that has a function runs it
 	Space    plane.Space         // holds the models and takes the answers
-	// Files gives the files of a data set, named by name and digest.
-	Files   func(ctx context.Context, name, digest string) (dataset.Files, error)
-	Threads int           // that a function may use; 0: as it likes
-	Nonce   func() uint64 // never the same twice while Space lives
+	Datasets Datasets
+	Threads  int           // that a function may use; 0: as it likes
+	Nonce    func() uint64 // never the same twice while Space lives
 
 	permutations permutations
+}
+
+// Datasets is where an executor gets its data.
+type Datasets interface {
+	// Files returns the arrays of a data set as files of this machine, checked.
+	// They are only read. It is safe for concurrent use, and cheap once done.
+	Files(ctx context.Context, name, digest string) (dataset.Files, error)
 }
 
 // Execute runs an attempt to its end on a slot. The tensors of the answer lie

@@ -57,7 +57,7 @@ func taskOf(task messages.Task) (functions.Task, error) {
 // data opens the split that a task reads.
 func (x *execution) data(ctx context.Context, task functions.Task) (functions.Data, error) {
 	plan := x.inv.GetPlan()
-	files, err := x.executor.Files(ctx, plan.GetDataset(), plan.GetDatasetDigest())
+	files, err := x.executor.Datasets.Files(ctx, plan.GetDataset(), plan.GetDatasetDigest())
 	if err != nil {
 		return functions.Data{}, err
 	}
