@@ -1,6 +1,10 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/task"
+)
 
 // check returns an error when an invariant of state does not hold.
 func (s *state) check() error {
@@ -8,7 +12,7 @@ func (s *state) check() error {
 	for _, j := range s.live {
 		lo, hi := s.bounds(j)
 		if limit := j.task.GetOptions().GetMaxParallelism(); limit == 0 {
-			hi = maxParallelism // the slots that there were
+			hi = task.MaxParallelism // the slots that there were
 		}
 		if j.phase == queued || j.n < 1 || j.n > hi || j.wanted < lo || s.jobs[j.id] != j {
 			return fmt.Errorf("job %s: phase %d, N %d, wanted %d, bounds [%d, %d]", j.id, j.phase, j.n, j.wanted, lo, hi)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -44,7 +45,7 @@ func (h *host) hear(now time.Time, m *messages.HostReported) {
 		h.bury(h.boot)
 	}
 	h.boot, h.seq, h.heard, h.present = m.GetBoot(), m.GetSeq(), now, true
-	h.slots = min(m.GetSlots(), maxParallelism)
+	h.slots = min(m.GetSlots(), task.MaxParallelism)
 	h.held = map[string]uint32{}
 	for _, attempt := range m.GetHeld() {
 		h.held[attempt.GetJob().GetId()]++

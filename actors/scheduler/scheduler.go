@@ -80,6 +80,7 @@ func (s *scheduler) Receive(ctx actor.Context) {
 	case *messages.JobEventReply:
 		s.mail.acknowledge(m)
 	case *messages.StopJobReply: // the job's end is what counts
+	case *actor.DeadLetterResponse: // whoever it was meant for gets it again
 	case *actor.Stopping, *actor.Restarting:
 		s.cancelTick()
 	default:

@@ -5,15 +5,12 @@ import (
 	"math"
 	"time"
 
+	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
 )
 
-const (
-	// maxParallelism is the most functions that any job may have.
-	maxParallelism = 65536
-	// usualParallelism is the N that a job starts with at most, unless asked.
-	usualParallelism = 4
-)
+// usualParallelism is the N that a job starts with at most, unless asked.
+const usualParallelism = 4
 
 // static reports whether the job's N never changes.
 func (j *job) static() bool { return j.task.GetOptions().GetStaticParallelism() }
@@ -25,8 +22,8 @@ func (s *state) bounds(j *job) (lo, hi uint32) {
 	if hi == 0 {
 		hi = max(s.allSlots(), o.GetDefaultParallelism())
 	}
-	lo = min(lo, maxParallelism)
-	return lo, min(max(lo, hi), maxParallelism)
+	lo = min(lo, task.MaxParallelism)
+	return lo, min(max(lo, hi), task.MaxParallelism)
 }
 
 // clamp returns n, or the bound of the job that it exceeds.
@@ -158,7 +155,7 @@ func (s *state) decide(j *job, m Measurement) (warning string) {
 		j.release(n)
 		s.resized(j)
 	}
-	if j.clamped || answer >= 1 && answer <= maxParallelism {
+	if j.clamped || answer >= 1 && answer <= task.MaxParallelism {
 		return ""
 	}
 	j.clamped = true
@@ -171,10 +168,10 @@ func (m Measurement) sound() bool {
 }
 
 // rounded returns a policy's answer as a number of functions in
-// [1, maxParallelism], and stay where it is none.
+// [1, task.MaxParallelism], and stay where it is none.
 func rounded(answer float64, stay uint32) uint32 {
 	if math.IsNaN(answer) {
 		return stay
 	}
-	return uint32(min(max(math.Round(answer), 1), maxParallelism))
+	return uint32(min(max(math.Round(answer), 1), task.MaxParallelism))
 }

@@ -61,7 +61,7 @@ func (s *state) stop(now time.Time, m *messages.StopJob) *messages.StopJobReply 
 	case j.phase == queued:
 		result := &messages.JobResult{
 			Phase:   messages.Phase_PHASE_STOPPED,
-			Failure: wire.Failure(fault.New("scheduler.stop", fault.Conflict, "stopped while queued: %s", m.GetReason())),
+			Failure: &messages.Failure{Op: "scheduler.stop", Text: m.GetReason()},
 		}
 		s.post(j, &messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}})
 		s.finish(now, j, messages.Phase_PHASE_STOPPED)

@@ -1,0 +1,84 @@
+package paramserver
+
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// phase is where a job stands. Running and waiting alternate; ended is final.
+type phase uint8
+
+const (
+	running phase = iota // its child lives, or is being stopped after a crash
+	waiting              // for the back-off before the next incarnation
+	ended
+)
+
+// job is what the ParameterServer knows of a job.
+type job struct {
+	id          string
+	start       *messages.StartJob // with the newest size; shared with messages, never changed
+	started     time.Time
+	incarnation uint64 // of the child, or of the last one; from 1
+	phase       phase
+	alive       bool  // a child exists
+	respawns    int   // so far
+	crash       error // of the running incarnation; nil: none
+
+	stop     *messages.StopJob   // asked for; nil: not
+	result   *messages.JobResult // set when ended
+	reported bool                // the Scheduler has the result
+}
+
+// resize keeps a size for the next incarnation if it is newer than the one known.
+func (j *job) resize(size *messages.JobSize) {
+	known := j.start.GetSize()
+	if size.GetTerm() < known.GetTerm() || size.GetTerm() == known.GetTerm() && size.GetSeq() <= known.GetSeq() {
+		return
+	}
+	j.start = &messages.StartJob{JobId: j.id, Task: j.start.GetTask(), Size: size, QueuedMs: j.start.GetQueuedMs()}
+}
+
+// delay returns how long a waiting job waits.
+func (j *job) delay() time.Duration { return backOff << j.respawns }
+
+// conclude ends a job that nobody runs: as stopped if it was to be, else as
+// failed for its last crash. Its end belongs to an incarnation of its own.
+func (j *job) conclude(now time.Time) {
+	j.incarnation++
+	j.phase = ended
+	j.result = &messages.JobResult{
+		Phase:   messages.Phase_PHASE_FAILED,
+		Failure: wire.Failure(j.verdict()),
+		WallS:   now.Sub(j.started).Seconds(),
+		Merge:   j.start.GetTask().GetOptions().GetMerge(),
+	}
+	if j.stop != nil {
+		j.result.Phase = messages.Phase_PHASE_STOPPED
+		j.result.Failure = &messages.Failure{Op: "paramserver.stop", Text: j.stop.GetReason()}
+	}
+}
+
+// verdict says why the job is not started again.
+func (j *job) verdict() error {
+	kind := fault.KindOf(j.crash)
+	if !respawnHelps(kind) {
+		return fault.New("paramserver.supervise", kind, "the job cannot go on: %w", j.crash)
+	}
+	return fault.New("paramserver.supervise", kind, "the job died %d times, at last of: %w", j.respawns+1, j.crash)
+}
+
+// ref names the job's incarnation.
+func (j *job) ref() *messages.JobRef { return &messages.JobRef{Id: j.id, Incarnation: j.incarnation} }
+
+// status answers a StartJob.
+func (j *job) status() *messages.StartJobReply {
+	reply := &messages.StartJobReply{Job: j.ref(), Phase: messages.Phase_PHASE_RUNNING}
+	if j.phase == ended {
+		reply.Phase, reply.Result = j.result.GetPhase(), j.result
+	}
+	return reply
+}

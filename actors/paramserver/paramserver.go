@@ -1,0 +1,158 @@
+package paramserver
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/invariant"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// tickEvery is how often what is not answered is sent again.
+const tickEvery = time.Second
+
+// Deps is everything the ParameterServer may touch outside its own state. All
+// but Options are required.
+type Deps struct {
+	Log       *zap.Logger
+	Rim       actorkit.Rim
+	Job       func(ref *messages.JobRef, start *messages.StartJob) *actor.Props // one incarnation of a job
+	Scheduler func() *actor.PID
+	Journal   func() *actor.PID // is told of ends that no TrainJob is left to tell
+	Options   []actor.PropsOption
+}
+
+// Props describes the ParameterServer of a node. Its children are TrainJobs,
+// which it supervises itself; see the package comment.
+func Props(deps Deps) *actor.Props {
+	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
+	return actor.PropsFromProducer(func() actor.Actor {
+		return &server{
+			deps: deps, state: newState(),
+			children: map[string]*messages.JobRef{}, pids: map[string]*actor.PID{}, outboxes: map[string]*actorkit.Outbox{},
+		}
+	}, opts...)
+}
+
+// server runs only inside Receive and HandleFailure.
+type server struct {
+	deps       Deps
+	state      *state
+	children   map[string]*messages.JobRef // by the child's actor id
+	pids       map[string]*actor.PID       // living children by job id
+	outboxes   map[string]*actorkit.Outbox // by job id, until the Journal has all
+	stopping   bool
+	cancelTick func()
+}
+
+var _ actor.SupervisorStrategy = (*server)(nil)
+
+type (
+	// tick makes the server repeat what is not answered.
+	tick struct{}
+	// respawnDue says that the back-off after an incarnation is over.
+	respawnDue struct{ after *messages.JobRef }
+)
+
+// Receive dispatches.
+func (s *server) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		s.tickAgain(ctx)
+	case *tick:
+		s.onTick(ctx)
+	case *messages.StartJob:
+		s.onStartJob(ctx, m)
+	case *messages.ResizeJob:
+		s.onResizeJob(ctx, m)
+	case *messages.StopJob:
+		s.onStopJob(ctx, m)
+	case *messages.JobFinished:
+		s.onJobFinished(ctx, m)
+	case *messages.JobFinishedReply:
+		s.state.acknowledged(m)
+	case *messages.JobEventReply:
+		s.onJobEventReply(m)
+	case *actor.Terminated:
+		s.onTerminated(ctx, m)
+	case *respawnDue:
+		s.onRespawnDue(ctx, m)
+	case *actor.DeadLetterResponse: // whoever it was meant for gets it again
+	case *actor.Stopping, *actor.Restarting:
+		s.stopping = true
+		s.cancelTick()
+	default:
+		actorkit.Unhandled(s.deps.Log, ctx)
+	}
+	invariant.Check(s.state.check)
+}
+
+func (s *server) onTick(ctx actor.Context) {
+	for _, j := range s.state.unreported() {
+		s.report(ctx, j)
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.outboxes)) {
+		s.outboxes[id].Repeat(ctx, s.deps.Journal())
+	}
+	s.tickAgain(ctx)
+}
+
+func (s *server) tickAgain(ctx actor.Context) {
+	s.cancelTick = s.deps.Rim.SendAfter(tickEvery, ctx.Self(), &tick{})
+}
+
+func (s *server) onStartJob(ctx actor.Context, m *messages.StartJob) {
+	j, err := s.state.begin(s.deps.Rim.Now(), m)
+	if err != nil {
+		ctx.Respond(&messages.StartJobReply{Job: &messages.JobRef{Id: m.GetJobId()}, Failure: wire.Failure(err)})
+		return
+	}
+	if j != nil {
+		s.spawn(ctx, j)
+	}
+	ctx.Respond(s.state.jobs[m.GetJobId()].status())
+}
+
+// onResizeJob passes a size on under the number of the incarnation that runs. A
+// job between two incarnations will begin with it, and so knows it already.
+func (s *server) onResizeJob(ctx actor.Context, m *messages.ResizeJob) {
+	j, err := s.state.resize(m)
+	switch {
+	case err != nil:
+		ctx.Respond(&messages.ResizeJobReply{Job: m.GetJob(), Failure: wire.Failure(err)})
+	case j.alive:
+		ctx.RequestWithCustomSender(s.pids[j.id], &messages.ResizeJob{Job: j.ref(), Size: m.GetSize()}, ctx.Sender())
+	default:
+		ctx.Respond(&messages.ResizeJobReply{Job: j.ref(), Seq: j.start.GetSize().GetSeq()})
+	}
+}
+
+func (s *server) onStopJob(ctx actor.Context, m *messages.StopJob) {
+	j, concluded, err := s.state.halt(s.deps.Rim.Now(), m)
+	if err == nil && j.phase == running {
+		ctx.RequestWithCustomSender(s.pids[j.id], m, ctx.Sender())
+		return
+	}
+	if concluded {
+		s.conclude(ctx, j)
+	}
+	ctx.Respond(&messages.StopJobReply{Failure: wire.Failure(err)})
+}
+
+func (s *server) onJobFinished(ctx actor.Context, m *messages.JobFinished) {
+	if s.state.finish(m) {
+		s.report(ctx, s.state.jobs[m.GetJob().GetId()])
+	}
+	ctx.Respond(&messages.JobFinishedReply{Job: m.GetJob()})
+}
+
+// report tells the Scheduler how a job ended.
+func (s *server) report(ctx actor.Context, j *job) {
+	ctx.Request(s.deps.Scheduler(), &messages.JobFinished{Job: j.ref(), Result: j.result})
+}

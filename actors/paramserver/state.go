@@ -1,0 +1,239 @@
+package paramserver
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+const (
+	// maxRespawns is how often a job is started again after it died.
+	maxRespawns = 3
+	// backOff is the wait before the first respawn; it doubles with each.
+	backOff = time.Second
+	// maxEnded is how many jobs without a child are remembered whose end the
+	// Scheduler has.
+	maxEnded = 1000
+)
+
+// state is what the ParameterServer knows. No I/O, no clock, no actor context.
+// Invariants, held between messages and checked by check:
+//   - a job has a result exactly when it has ended
+//   - incarnations count from 1, and exceed the respawns by one or, for a job
+//     that ended between two of them, by two
+//   - a waiting job has no child, a running one has
+//   - at most maxEnded jobs without a child are remembered whose end the
+//     Scheduler has
+type state struct {
+	term uint64 // the highest heard of
+	jobs map[string]*job
+	done []string // ids of jobs whose end the Scheduler has, oldest first
+}
+
+func newState() *state { return &state{jobs: map[string]*job{}} }
+
+// begin takes in a StartJob. It returns the job if a child is to be spawned for
+// it, nil if the job is known, and Conflict if a later term rules.
+func (s *state) begin(now time.Time, m *messages.StartJob) (*job, error) {
+	if err := s.rule(m.GetSize()); err != nil {
+		return nil, err
+	}
+	if j := s.jobs[m.GetJobId()]; j != nil {
+		j.resize(m.GetSize())
+		return nil, nil
+	}
+	j := &job{id: m.GetJobId(), start: m, started: now, incarnation: 1, alive: true}
+	s.jobs[j.id] = j
+	return j, nil
+}
+
+// resize takes in a ResizeJob and returns its job, which is to be told if it
+// has a child and else begins with the size. Errors: Conflict if a later term
+// rules, NotFound if there is no such job or it has ended, Invalid.
+func (s *state) resize(m *messages.ResizeJob) (*job, error) {
+	if err := s.rule(m.GetSize()); err != nil {
+		return nil, err
+	}
+	id := m.GetJob().GetId()
+	j := s.jobs[id]
+	switch n := m.GetSize().GetParallelism(); {
+	case j == nil || j.phase == ended:
+		return nil, fault.New("paramserver.resize", fault.NotFound, "job %s does not run here", id)
+	case n < 1 || n > task.MaxParallelism:
+		return nil, fault.New("paramserver.resize", fault.Invalid, "parallelism %d not in [1, %d]", n, task.MaxParallelism)
+	}
+	j.resize(m.GetSize())
+	return j, nil
+}
+
+// rule refuses what a Scheduler of an earlier term sent.
+func (s *state) rule(size *messages.JobSize) error {
+	if term := size.GetTerm(); term < s.term {
+		return fault.New("paramserver.obey", fault.Conflict, "term %d is over: the Scheduler of term %d rules", term, s.term)
+	}
+	s.term = size.GetTerm()
+	return nil
+}
+
+// halt takes in a StopJob and returns the job, and whether it has ended by it,
+// as one between two incarnations does. Errors: NotFound, Conflict if it has
+// ended otherwise.
+func (s *state) halt(now time.Time, m *messages.StopJob) (j *job, concluded bool, err error) {
+	j = s.jobs[m.GetJobId()]
+	switch {
+	case j == nil:
+		return nil, false, fault.New("paramserver.stop", fault.NotFound, "there is no job %s", m.GetJobId())
+	case j.phase == ended && j.result.GetPhase() != messages.Phase_PHASE_STOPPED:
+		return nil, false, fault.New("paramserver.stop", fault.Conflict, "job %s has ended already", j.id)
+	case j.phase != ended && j.stop == nil:
+		j.stop = m
+	}
+	if j.phase == waiting {
+		j.conclude(now)
+		concluded = true
+	}
+	return j, concluded, nil
+}
+
+// finish takes in how a job ended, and reports whether that is news. What an
+// earlier incarnation says is none.
+func (s *state) finish(m *messages.JobFinished) bool {
+	j := s.jobs[m.GetJob().GetId()]
+	if j == nil || j.phase == ended || m.GetJob().GetIncarnation() != j.incarnation || m.GetResult() == nil {
+		return false
+	}
+	j.phase, j.result = ended, m.GetResult()
+	return true
+}
+
+// crashed notes why an incarnation is about to die.
+func (s *state) crashed(ref *messages.JobRef, why error) {
+	if j := s.jobs[ref.GetId()]; j != nil && j.alive && j.incarnation == ref.GetIncarnation() {
+		j.crash = why
+	}
+}
+
+// outcome says what follows from a child's death.
+type outcome uint8
+
+const (
+	nothing   outcome = iota // it had its end, and has said so
+	respawn                  // the next incarnation is due after a back-off
+	concluded                // the job has ended by it: its end is to be told
+)
+
+// gone takes in that an incarnation's child is dead. It returns the job, which
+// is nil where nothing follows.
+func (s *state) gone(now time.Time, ref *messages.JobRef) (*job, outcome) {
+	j := s.jobs[ref.GetId()]
+	if j == nil || !j.alive || j.incarnation != ref.GetIncarnation() {
+		return nil, nothing
+	}
+	j.alive = false
+	if j.phase == ended {
+		s.forget()
+		if j.crash == nil {
+			return nil, nothing
+		}
+		j.incarnation++ // the Journal may not have heard of the end
+		return j, concluded
+	}
+	if j.crash == nil {
+		j.crash = fault.New("paramserver.supervise", fault.Unknown, "it stopped without a result")
+	}
+	if j.stop != nil || j.respawns >= maxRespawns || !respawnHelps(fault.KindOf(j.crash)) {
+		j.conclude(now)
+		return j, concluded
+	}
+	j.phase = waiting
+	return j, respawn
+}
+
+// respawnHelps reports whether a job that died of an error of this kind is worth
+// another incarnation.
+func respawnHelps(k fault.Kind) bool {
+	switch k {
+	case fault.Unknown, fault.Unavailable, fault.Corrupt:
+		return true
+	case fault.Invalid, fault.NotFound, fault.Conflict, fault.UserCode, fault.Rejected:
+	}
+	return false
+}
+
+// due returns the job whose back-off after an incarnation is over, now running
+// its next one; nil where it does not wait any more.
+func (s *state) due(ref *messages.JobRef) *job {
+	j := s.jobs[ref.GetId()]
+	if j == nil || j.phase != waiting || j.incarnation != ref.GetIncarnation() {
+		return nil
+	}
+	j.incarnation++
+	j.respawns++
+	j.phase, j.alive, j.crash = running, true, nil
+	return j
+}
+
+// acknowledged takes in that the Scheduler has a job's end.
+func (s *state) acknowledged(m *messages.JobFinishedReply) {
+	j := s.jobs[m.GetJob().GetId()]
+	if j == nil || j.phase != ended || j.reported {
+		return
+	}
+	j.reported = true
+	s.done = append(s.done, j.id)
+	s.forget()
+}
+
+// forget drops the oldest jobs whose end the Scheduler has and that have no
+// child left.
+func (s *state) forget() {
+	for excess := len(s.done) - maxEnded; excess > 0; excess-- {
+		i := slices.IndexFunc(s.done, func(id string) bool { return !s.jobs[id].alive })
+		if i < 0 {
+			return
+		}
+		delete(s.jobs, s.done[i])
+		s.done = slices.Delete(s.done, i, i+1)
+	}
+}
+
+// unreported returns the jobs whose end the Scheduler does not have, in the
+// order of their ids.
+func (s *state) unreported() []*job {
+	var jobs []*job
+	for _, j := range s.jobs {
+		if j.phase == ended && !j.reported {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
+	return jobs
+}
+
+// check returns an error when an invariant of state does not hold.
+func (s *state) check() error {
+	forgettable := 0
+	for _, j := range s.jobs {
+		if (j.phase == ended) != (j.result != nil) || j.reported && j.phase != ended {
+			return fmt.Errorf("job %s in phase %d has result %v, reported %t", j.id, j.phase, j.result, j.reported)
+		}
+		if j.phase == waiting && j.alive || j.phase == running && !j.alive {
+			return fmt.Errorf("job %s in phase %d: a child is alive: %t", j.id, j.phase, j.alive)
+		}
+		if ahead := int(j.incarnation) - j.respawns; ahead != 1 && !(ahead == 2 && j.phase == ended) || j.respawns > maxRespawns {
+			return fmt.Errorf("job %s in phase %d has incarnation %d after %d respawns", j.id, j.phase, j.incarnation, j.respawns)
+		}
+		if j.reported && !j.alive {
+			forgettable++
+		}
+	}
+	if forgettable > maxEnded {
+		return fmt.Errorf("%d ended jobs are remembered", forgettable)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package paramserver
+
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// HandleFailure implements actor.SupervisorStrategy: a TrainJob that panics is
+// stopped, and what follows is decided once it is gone.
+func (s *server) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	if ref := s.children[child.GetId()]; ref != nil {
+		err := actorkit.Panicked(reason)
+		s.deps.Log.Warn("job crashed", zap.String("job_id", ref.GetId()), zap.Uint64("incarnation", ref.GetIncarnation()),
+			zap.Stringer("kind", fault.KindOf(err)), zap.Error(err))
+		s.state.crashed(ref, err)
+	}
+	supervisor.StopChildren(child)
+}
+
+// onTerminated decides what follows from the death of a child, unless it is the
+// death of all.
+func (s *server) onTerminated(ctx actor.Context, m *actor.Terminated) {
+	ref := s.children[m.Who.GetId()]
+	if ref == nil || s.stopping {
+		return
+	}
+	delete(s.children, m.Who.GetId())
+	delete(s.pids, ref.GetId())
+	s.onGone(ctx, ref)
+}
+
+func (s *server) onGone(ctx actor.Context, ref *messages.JobRef) {
+	switch j, next := s.state.gone(s.deps.Rim.Now(), ref); next {
+	case respawn:
+		s.deps.Rim.SendAfter(j.delay(), ctx.Self(), &respawnDue{after: ref})
+	case concluded:
+		s.conclude(ctx, j)
+	case nothing:
+	}
+}
+
+func (s *server) onRespawnDue(ctx actor.Context, m *respawnDue) {
+	if j := s.state.due(m.after); j != nil {
+		s.spawn(ctx, j)
+	}
+}
+
+// spawn starts the job's incarnation. One that cannot be started has died.
+func (s *server) spawn(ctx actor.Context, j *job) {
+	ref := j.ref()
+	pid, err := s.spawnChild(ctx, ref, j.start)
+	if err != nil {
+		s.deps.Log.Warn("job not spawned", zap.String("job_id", j.id), zap.Uint64("incarnation", j.incarnation), zap.Error(err))
+		s.state.crashed(ref, err)
+		s.onGone(ctx, ref)
+		return
+	}
+	s.children[pid.GetId()], s.pids[j.id] = ref, pid
+}
+
+// spawnChild spawns an incarnation. A panic of its producer is an error.
+func (s *server) spawnChild(ctx actor.Context, ref *messages.JobRef, start *messages.StartJob) (pid *actor.PID, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = actorkit.Panicked(reason)
+		}
+	}()
+	return ctx.SpawnNamed(s.deps.Job(ref, start), fmt.Sprintf("%s.%d", ref.GetId(), ref.GetIncarnation()))
+}
+
+// conclude tells the world of an end that no TrainJob is left to tell.
+func (s *server) conclude(ctx actor.Context, j *job) {
+	ref := j.ref()
+	outbox := actorkit.NewOutbox(ref)
+	s.outboxes[j.id] = outbox
+	outbox.Post(ctx, s.deps.Journal(), s.deps.Rim.Now(), &messages.JobEvent{
+		What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: j.result}},
+	})
+	if !j.reported {
+		s.report(ctx, j)
+	}
+}
+
+func (s *server) onJobEventReply(m *messages.JobEventReply) {
+	id := m.GetJob().GetId()
+	outbox := s.outboxes[id]
+	if outbox == nil {
+		return
+	}
+	outbox.Acknowledge(m)
+	if outbox.Empty() {
+		delete(s.outboxes, id)
+	}
+}
