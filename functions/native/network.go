@@ -4,11 +4,15 @@ import (
 	"math"
 )
 
+// clip bounds a standardised input, in deviations: a feature that was nearly
+// always the same in training must not drown the others when it is not.
+const clip = 5
+
 // network is a classifier: inputs standardised by buffers of the model, dense
 // layers with ReLU between them, softmax cross-entropy (nats), SGD with
 // momentum. It is the Model of both built-in functions.
 type network struct {
-	mean, scale []float32 // [features]: x is taken as (x - mean) * scale
+	mean, scale []float32 // [features]: x is taken as (x - mean) * scale, within ±clip
 	layers      []*dense
 	classes     int
 	lr          float32
@@ -107,7 +111,7 @@ func (n *network) forward(b Batch) ([]float32, error) {
 	for i := range b.N {
 		row := b.Row(i)
 		for j, x := range row {
-			row[j] = (x - n.mean[j]) * n.scale[j]
+			row[j] = min(max((x-n.mean[j])*n.scale[j], -clip), clip) // NaN stays NaN
 		}
 	}
 	x := b.X
