@@ -1,0 +1,3 @@
+// Package testkit tests actors without waiting, and replays every failure from
+// one number.
+package testkit
