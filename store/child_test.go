@@ -250,7 +250,7 @@ func fillDisk(dir string) error {
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	attr := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // which makes mounts private, too
-	if os.Getuid() != 0 { // a mount needs a user namespace of our own
+	if os.Getuid() != 0 {                                           // a mount needs a user namespace of our own
 		attr.Cloneflags = syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 	}

@@ -1,0 +1,153 @@
+// Package dataset is the catalog of data sets: four arrays each (x and y, to
+// train and to test), named by what they contain, in the store under
+//
+//	datasets/<name>/<digest>/manifest.json, train-x.npy, train-y.npy, test-x.npy, test-y.npy
+//
+// The arrays are .npy files, version 1, C order, little endian; the digest is
+// the SHA-256 over their SHA-256s. A data set without a manifest is not there.
+package dataset
+
+import (
+	"context"
+	"math"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
+)
+
+// defaultTestShare is the part of the samples that is kept for testing where a
+// file has no test part of its own.
+const defaultTestShare = 0.2
+
+// Info describes a data set. Name and Digest name it for good.
+type Info struct {
+	Name        string
+	Digest      string   // 64 lower-case hexadecimal digits
+	Train, Test int64    // samples; Train >= 1, Test 0 only for a file of one sample
+	XShape      []int64  // of one sample; empty: one value
+	XType       string   // as numpy names it: "float32", "uint8"
+	YShape      []int64  // of one label; empty: one value
+	YType       string   // as XType
+	Warnings    []string // for the user, each one line
+}
+
+// Options say how a file is read. The zero value is the default.
+type Options struct {
+	TestShare float64 // part to test with where the file has none, in (0, 1); 0 means 0.2
+	Seed      uint64  // which samples those are
+}
+
+// Catalog gives access to the data sets of a store. It is safe for concurrent
+// use, beside other processes on the same store too.
+type Catalog struct {
+	store  store.Store
+	digits func() (*contents, error)
+
+	mu       sync.Mutex
+	verified map[string]bool // digests whose files in the store were read and found right
+}
+
+// New returns the catalog of a store, which stays the caller's to close.
+func New(s store.Store) *Catalog {
+	return &Catalog{store: s, digits: sync.OnceValues(loadDigits), verified: map[string]bool{}}
+}
+
+// Open finds a data set by what the user calls it: "digits", which is built
+// in; a name in the store, whose latest digest counts; or a path, which has a
+// slash or ends in .csv, .csv.gz or .npz.
+//
+// A file is imported into the store, all or nothing; the same content again
+// does nothing. In a CSV file the last column is y, the others are x
+// (float32); y is int64 when all labels are whole numbers, else float32. An
+// archive has x_train and y_train, and x_test and y_test; those without a test
+// part are split as opts say.
+//
+// NotFound; Invalid (with the reason) for a file that is refused: object
+// arrays, lengths that differ, no samples, labels that are NaN or infinite;
+// Corrupt for one that is truncated or broken; Unavailable. A file that is
+// refused leaves nothing in the store.
+func (c *Catalog) Open(ctx context.Context, name string, opts Options) (Info, error) {
+	switch {
+	case name == "":
+		return Info{}, fault.New("dataset.open", fault.Invalid, "a data set needs a name or a path")
+	case name == Digits:
+		d, err := c.digits()
+		if err != nil {
+			return Info{}, err
+		}
+		info := d.manifest.info()
+		info.Name = Digits
+		return info, nil
+	case isPath(name):
+		return c.importFile(ctx, name, opts)
+	}
+	return c.latest(ctx, name)
+}
+
+// Get finds a data set by its name and digest. NotFound, Corrupt, Unavailable.
+func (c *Catalog) Get(ctx context.Context, name, digest string) (Info, error) {
+	if name == Digits {
+		if info, err := c.Open(ctx, name, Options{}); err != nil || info.Digest == digest {
+			return info, err
+		}
+	}
+	m, err := readManifest(ctx, c.store, name, digest)
+	if err != nil {
+		return Info{}, err
+	}
+	return m.info(), nil
+}
+
+// importFile reads a file into the store.
+func (c *Catalog) importFile(ctx context.Context, path string, opts Options) (Info, error) {
+	if opts.TestShare == 0 {
+		opts.TestShare = defaultTestShare
+	}
+	if math.IsNaN(opts.TestShare) || opts.TestShare < 0 || opts.TestShare >= 1 {
+		return Info{}, fault.New(importOp, fault.Invalid, "test share %v not in (0, 1)", opts.TestShare)
+	}
+	var s spools
+	defer s.close()
+	loaded, err := load(ctx, path, opts, &s)
+	if err != nil {
+		kind := fault.KindOf(err)
+		if kind == fault.Unknown { // from the operating system, while reading what was spooled
+			kind = fault.Unavailable
+		}
+		return Info{}, fault.New(importOp, kind, "data set %q: %w", path, err)
+	}
+	m, err := loaded.save(ctx, c.store, slug(path))
+	if err != nil {
+		return Info{}, err
+	}
+	return m.info(), nil
+}
+
+// latest returns the data set of that name whose manifest is the newest.
+func (c *Catalog) latest(ctx context.Context, name string) (Info, error) {
+	const op = "dataset.open"
+	prefix := path.Join(folder, name) + "/"
+	if store.CheckKey(path.Join(folder, name)) != nil || strings.Contains(name, "/") {
+		return Info{}, fault.New(op, fault.Invalid, "%q cannot be the name of a data set", name)
+	}
+	var newest time.Time
+	latest := ""
+	for o, err := range c.store.List(ctx, prefix) {
+		if err != nil {
+			return Info{}, fault.New(op, fault.KindOf(err), "find data set %q: %w", name, err)
+		}
+		digest, ok := strings.CutSuffix(strings.TrimPrefix(o.Key, prefix), "/"+manifestName)
+		if ok && (latest == "" || o.ModTime.After(newest)) {
+			latest, newest = digest, o.ModTime
+		}
+	}
+	if latest == "" {
+		return Info{}, fault.New(op, fault.NotFound, "no data set %q: not built in (%s), not in the store, and not a file ending in %s",
+			name, Digits, strings.Join(formats[:], ", "))
+	}
+	return c.Get(ctx, name, latest)
+}
