@@ -20,14 +20,15 @@ func ValidKey(key string) error {
 		if segment == "" || segment[0] == '.' {
 			return fault.New("plane.key", fault.Invalid, "key %q: a part is empty or starts with '.'", key)
 		}
-		if i := strings.IndexFunc(segment, unsafe); i >= 0 {
+		if i := strings.IndexFunc(segment, foreign); i >= 0 {
 			return fault.New("plane.key", fault.Invalid, "key %q: only letters, digits, '.', '_', '-' and '/' may occur", key)
 		}
 	}
 	return nil
 }
 
-func unsafe(r rune) bool {
+// foreign reports whether r may not occur in a key.
+func foreign(r rune) bool {
 	switch {
 	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
 		return false

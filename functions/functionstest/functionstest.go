@@ -19,7 +19,7 @@ type Subject struct {
 	// optimizer state and knows accuracy.
 	Function string
 	// Raises makes a model like Function's, and raises an exception (a panic)
-	// when it trains.
+	// when it trains. "" = none such here, and that part is left out.
 	Raises string
 	// IgnoresData says that Function looks at positions alone, not at rows.
 	IgnoresData bool
