@@ -60,7 +60,9 @@ type Draft interface {
 	io.Writer
 	// Path is the file to write when another process does it, "" when there is
 	// none. That process opens it without truncating (truncation would give
-	// the reservation back) and writes exactly the reserved length.
+	// the reservation back) and writes exactly the reserved length. One that
+	// maps the file sets its length first; the length then says nothing about
+	// what was written, and only that writer's word does.
 	Path() string
 	// Seal checks that exactly the reserved length was written and makes the
 	// key visible; the bytes never change again. The ref carries a digest when
