@@ -9,9 +9,11 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
-// MaxSlots is the most slots that a node may offer: as many as a job may have
-// functions.
-const MaxSlots = 65536
+// The bounds of a node.
+const (
+	MaxSlots   = 65536 // as many as a job may have functions
+	MaxThreads = 1024  // of one function
+)
 
 // Node is one node of the company: what it offers and where it keeps things.
 type Node struct {
@@ -73,8 +75,8 @@ func (n Node) Validate() error {
 		return invalid("the node has no name: give it one")
 	case n.Slots < 1 || n.Slots > MaxSlots:
 		return invalid("slots %d is out of range: give 1 to %d", n.Slots, MaxSlots)
-	case n.Threads < 0 || n.Threads > 1024:
-		return invalid("threads %d is out of range: give 1 to 1024, or leave it out for cores/slots", n.Threads)
+	case n.Threads < 0 || n.Threads > MaxThreads:
+		return invalid("threads %d is out of range: give 1 to %d, or leave it out for cores/slots", n.Threads, MaxThreads)
 	case n.Store == "":
 		return invalid("there is no store: give --store file:///folder, or set TROUPE_STORE or HOME")
 	case !slices.Contains(Policies(), n.Policy):

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// train runs one job on a node of its own, from its first event to its result,
+// and returns nil only if it SUCCEEDED. Nothing is started for a task that
+// cannot be.
+func (s *session) train(asked *messages.TrainTask, flags *nodeFlags) (err error) {
+	t, err := task.Resolve(asked)
+	if err != nil {
+		return err
+	}
+	node, err := flags.node(t)
+	if err != nil {
+		return err
+	}
+	ctx, release := s.untilSignal()
+	defer release()
+	c, err := s.start(newLog(s.screen, flags.verbose), node)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	id, warnings, err := s.submit(ctx, c, t)
+	if err != nil {
+		return err
+	}
+	result, err := s.watch(ctx, c, id, warnings, t, flags)
+	if err != nil {
+		return err
+	}
+	if err := s.printResult(id, t, result, flags.output); err != nil {
+		return err
+	}
+	if result.GetPhase() == messages.Phase_PHASE_SUCCEEDED {
+		return nil
+	}
+	return &endedError{id: id, phase: result.GetPhase(), reason: wire.Error(result.GetFailure())}
+}
+
+// submit hands the task to the company, unless a signal has come.
+func (s *session) submit(ctx context.Context, c company, t *messages.TrainTask) (id string, warned warnings, err error) {
+	sub, err := c.StartJob(ctx, t)
+	if ctx.Err() != nil && err != nil {
+		return "", nil, &endedError{phase: messages.Phase_PHASE_STOPPED}
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	fmt.Fprintf(s.screen, "job %s: %s on %s\n", sub.ID, t.GetFunctionName(), t.GetDataset())
+	warned = warnings{}
+	for _, text := range sub.Warnings {
+		s.warn(warned, text)
+	}
+	return sub.ID, warned, nil
+}
+
+// watch shows the job until it has ended. When ctx ends, the job is told to
+// stop, and watched to its end all the same.
+func (s *session) watch(ctx context.Context, c company, id string, warned warnings, t *messages.TrainTask, flags *nodeFlags) (*messages.JobResult, error) {
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stopped := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		err := c.StopJob(watching, id, context.Cause(ctx).Error())
+		if kind := fault.KindOf(err); err != nil && watching.Err() == nil && kind != fault.Conflict && kind != fault.NotFound {
+			fmt.Fprintf(s.screen, "troupe: cannot stop job %s: %v\n", id, err)
+		}
+	})
+	defer func() {
+		cancel()
+		if !forget() {
+			<-stopped
+		}
+	}()
+
+	shown := s.newDisplay(t, flags.verbose)
+	result, err := c.WatchJob(watching, id, func(e *messages.JobEvent) {
+		if w := e.GetWarned(); w != nil {
+			s.warn(warned, w.GetText())
+		}
+		shown.show(e)
+	})
+	shown.close()
+	return result, err
+}
+
+// warnings are those that were given: each is given once.
+type warnings map[string]bool
+
+func (s *session) warn(warned warnings, text string) {
+	if !warned[text] {
+		warned[text] = true
+		fmt.Fprintf(s.screen, "troupe: warning: %s\n", text)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// program is the whole command: what main runs, and what tests run.
+type program struct {
+	env   env
+	start starter
+}
+
+// Run runs one command line, without the program's name, and returns the exit
+// code. Whatever goes wrong is one line on env.Err.
+func (p *program) Run(args []string) (code int) {
+	s := &session{env: p.env, start: p.start, screen: newScreen(p.env.Err)}
+	s.Out = &output{under: p.env.Out}
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintf(s.screen, "troupe: this is a bug, please report it: %v\n%s", r, debug.Stack())
+			code = exitBug
+		}
+	}()
+	root := newRootCommand(s)
+	root.SetArgs(args)
+	err := root.Execute()
+	if err != nil {
+		fmt.Fprintf(s.screen, "troupe: %v\n", err)
+		if trace := fault.TraceOf(err); trace != "" {
+			fmt.Fprintln(s.screen, trace)
+		}
+	}
+	return exitCode(err)
+}
+
+// session is one run of the program: what the verbs share.
+type session struct {
+	env    // its Out is an output
+	start  starter
+	screen *screen // over env.Err
+}
+
+// newRootCommand returns the tree of all verbs.
+func newRootCommand(s *session) *cobra.Command {
+	root := &cobra.Command{
+		Use:                        "troupe",
+		Short:                      "Train neural networks with a company of actors",
+		Long:                       "Troupe spreads each epoch over many functions, averages what they learned, and goes on while they come, go, crash, hang or return garbage.",
+		Example:                    "  troupe demo\n  troupe run mlp -d digits -e 10 -p 4",
+		Annotations:                exits(exitDone, exitBug, exitInvalid),
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		Args:                       cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownVerb(cmd, args[0])
+		},
+	}
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.screen)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fault.New("troupe.flags", fault.Invalid, "%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.SetUsageTemplate(root.UsageTemplate() + exitsTemplate)
+	root.AddCommand(
+		newDemoCommand(s),
+		newRunCommand(s),
+		newVersionCommand(s),
+	)
+	root.SetHelpCommand(newHelpCommand())
+	root.InitDefaultHelpCmd()
+	addCompletionCommand(root)
+	refuseArguments(root)
+	return root
+}
+
+// refuseArguments makes what cobra says about arguments a request that is
+// wrong, not a bug of ours.
+func refuseArguments(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err != nil && fault.KindOf(err) == fault.Unknown {
+				err = fault.New("troupe.arguments", fault.Invalid, "%w; see %s --help", err, cmd.CommandPath())
+			}
+			return err
+		}
+	}
+	for _, child := range cmd.Commands() {
+		refuseArguments(child)
+	}
+}
+
+// unknownVerb names what was typed, what it may have meant, and where to look.
+func unknownVerb(root *cobra.Command, typed string) error {
+	hint := "see troupe --help"
+	if near := root.SuggestionsFor(typed); len(near) > 0 {
+		hint = fmt.Sprintf("did you mean %q?", near[0])
+	}
+	return fault.New("troupe.verb", fault.Invalid, "there is no verb %q: %s", typed, hint)
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
+	train := func(flags ...string) []string { return append([]string{"run", "mlp", "-d", "digits"}, flags...) }
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"unknown verb":             {[]string{"rnu"}, `there is no verb "rnu": did you mean "run"?`},
+		"unknown verb, like none":  {[]string{"abracadabra"}, `there is no verb "abracadabra": see troupe --help`},
+		"help for an unknown verb": {[]string{"help", "nosuch"}, `there is no verb "nosuch"`},
+		"unknown shell":            {[]string{"completion", "csh"}, `no completion for "csh"`},
+		"unknown flag":             {train("--compress", "int8"), "unknown flag: --compress; see troupe run --help"},
+		"unknown short flag":       {train("-x"), "unknown shorthand flag: 'x' in -x; see troupe run --help"},
+		"demo with an argument":    {[]string{"demo", "mlp"}, "see troupe demo --help"},
+		"demo with a train flag":   {[]string{"demo", "-e", "3"}, "see troupe demo --help"},
+		"no function":              {[]string{"run", "-d", "digits"}, "run takes one FUNCTION and was given 0 arguments"},
+		"two functions":            {[]string{"run", "mlp", "digits"}, `was given 2 arguments ["mlp" "digits"]`},
+		"empty function":           {[]string{"run", "", "-d", "digits"}, "function: no name given"},
+		"no data set":              {[]string{"run", "mlp"}, "dataset: no name given"},
+		"epochs 0":                 {train("-e", "0"), `invalid argument "0" for "-e, --epochs" flag: give a whole number from 1 to 1000000`},
+		"epochs 1000001":           {train("-e", "1000001"), "from 1 to 1000000"},
+		"batch 0":                  {train("-b", "0"), `"0" for "-b, --batch" flag: give a whole number from 1 to 65536`},
+		"batch -1":                 {train("-b", "-1"), `"-1" for "-b, --batch" flag`},
+		"batch 1.5":                {train("-b", "1.5"), `"1.5" for "-b, --batch" flag`},
+		"lr 0":                     {train("--lr", "0"), `"0" for "--lr" flag: give a finite number above 0`},
+		"lr NaN":                   {train("--lr", "nan"), `"nan" for "--lr" flag`},
+		"lr Inf":                   {train("--lr", "inf"), `"inf" for "--lr" flag`},
+		"lr that rounds to 0":      {train("--lr", "1e-999"), `"1e-999" for "--lr" flag`},
+		"N 0":                      {train("-p", "0"), `"0" for "-p, --parallelism" flag: give a whole number from 1 to 65536`},
+		"N 65537":                  {train("-p", "65537"), `"65537" for "-p, --parallelism" flag`},
+		"N 2^32":                   {train("-p", "4294967297"), `"4294967297" for "-p, --parallelism" flag`},
+		"min 0":                    {train("--min-parallelism", "0"), `"0" for "--min-parallelism" flag`},
+		"max 0":                    {train("--max-parallelism", "0"), `"0" for "--max-parallelism" flag`},
+		"max below min":            {train("--min-parallelism", "4", "--max-parallelism", "2"), "max-parallelism 2 is below min-parallelism 4"},
+		"K 0":                      {train("-K", "0"), `"0" for "-K, --K" flag: give 1 to 2147483647 batches, or -1 for one round an epoch`},
+		"K -2":                     {train("-K", "-2"), `"-2" for "-K, --K" flag`},
+		"K beside sparse-avg":      {train("-K", "3", "--sparse-avg"), "--K and --sparse-avg say the same thing"},
+		"unknown merge":            {train("--merge", "median"), `"median" for "--merge" flag: give one of average, average:unweighted`},
+		"unknown optimizer state":  {train("--optimizer-state", "lose"), "give one of keep, reset, average"},
+		"validate every 0":         {train("--validate-every", "0"), "give a number of epochs above 0, or -1 for only at the end"},
+		"validate every NaN":       {train("--validate-every", "NaN"), `"NaN" for "--validate-every" flag`},
+		"shuffle both ways":        {train("--shuffle", "--no-shuffle"), "--shuffle and --no-shuffle"},
+		"seed -1":                  {train("--seed", "-1"), `"-1" for "--seed" flag`},
+		"retries -1":               {train("--retries", "-1"), "give a whole number from 0 to 1000"},
+		"min functions 0":          {train("--min-functions", "0"), `"0" for "--min-functions" flag`},
+		"time-out 0":               {train("--function-timeout", "0"), "give 1ms to 720h0m0s, such as 90s or 5m"},
+		"time-out without a unit":  {train("--function-timeout", "30"), `"30" for "--function-timeout" flag`},
+		"argument without =":       {train("--arg", "k"), "give name=value, each name once"},
+		"argument given twice":     {train("--arg", "k=1", "--arg", "k=2"), "give name=value, each name once"},
+		"broken chaos":             {train("--chaos", "kill=2"), "chaos kill=2: give a share in [0, 1]"},
+		"slots 0":                  {train("--slots", "0"), `"0" for "--slots" flag: give a whole number from 1 to 65536`},
+		"threads 0":                {train("--threads", "0"), `"0" for "--threads" flag`},
+		"no store":                 {train("--store", ""), "there is no store"},
+		"unknown output":           {train("-o", "yaml"), "give one of text, json"},
+		"version in yaml":          {[]string{"version", "-o", "yaml"}, "give one of text, json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			company := succeeded()
+			r := newWorld(t).run(company, c.args...)
+			require.Equal(t, 2, r.code)
+			require.True(t, strings.HasPrefix(r.err, "troupe: "), r.err)
+			require.Contains(t, r.err, c.says)
+			require.Equal(t, 1, strings.Count(r.err, "\n"), "one line: %s", r.err)
+			require.Empty(t, r.out)
+			require.Zero(t, company.started)
+		})
+	}
+}
+
+func TestEveryVerbHasAnExampleAndItsExitCodes(t *testing.T) {
+	w := newWorld(t)
+	root := newRootCommand(&session{env: w.env, screen: newScreen(w.Err)})
+	for _, cmd := range verbs(root) {
+		t.Run(cmd.CommandPath(), func(t *testing.T) {
+			w := newWorld(t)
+			args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
+			r := w.run(succeeded(), args...)
+			require.Zero(t, r.code)
+			require.Empty(t, r.err)
+			for _, part := range []string{"Usage:", "Examples:\n  ", "Exit codes:\n  0  done\n", "  2  the request is wrong\n"} {
+				require.Contains(t, r.out, part)
+			}
+		})
+	}
+}
+
+func verbs(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, child := range cmd.Commands() {
+		all = append(all, verbs(child)...)
+	}
+	return all
+}
+
+func TestHelpShowsTheDefaults(t *testing.T) {
+	r := newWorld(t).run(succeeded(), "help", "run")
+	require.Zero(t, r.code)
+	for _, part := range []string{
+		"(default 5)", "(default 64)", "(default 0.01)", "(default 16)", "(default average)", "(default keep)", "(default true)",
+		"(default 3)", "(default 30m)", "(default text)", "file:///home/ann/.local/share/troupe", "  7  the job ended FAILED\n",
+	} {
+		require.Contains(t, r.out, part)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	r := newWorld(t).run(succeeded(), "version")
+	require.Zero(t, r.code)
+	require.Regexp(t, `^troupe \S+ \(go\S+ \w+/\w+\)\n$`, r.out)
+	r = newWorld(t).run(succeeded(), "version", "-o", "json")
+	require.Zero(t, r.code)
+	require.Regexp(t, `^\{"version":".+","commit":".*","modified":(true|false),"go":"go.+","platform":".+"\}\n$`, r.out)
+}

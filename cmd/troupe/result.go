@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// result is how a job ended, as -o json prints it. Its fields and their order
+// are part of the interface; null means not measured, or nothing.
+type result struct {
+	JobID           string        `json:"job_id"`
+	State           string        `json:"state"` // SUCCEEDED, FAILED or STOPPED
+	Function        string        `json:"function"`
+	Dataset         string        `json:"dataset"` // as typed
+	Epochs          []epochResult `json:"epochs"`
+	Accuracy        *float64      `json:"accuracy"` // percent
+	ValidationLoss  *float64      `json:"validation_loss"`
+	Retries         uint32        `json:"retries"`
+	LostFunctions   uint32        `json:"lost_functions"`
+	RejectedResults uint32        `json:"rejected_results"`
+	WallS           float64       `json:"wall_s"`
+	WorkerS         float64       `json:"worker_s"`
+	Model           *string       `json:"model"` // URL
+	Error           *string       `json:"error"`
+}
+
+type epochResult struct {
+	Epoch           uint32   `json:"epoch"` // from 1
+	TrainLoss       *float64 `json:"train_loss"`
+	ValidationLoss  *float64 `json:"validation_loss"`
+	Accuracy        *float64 `json:"accuracy"` // percent
+	Parallelism     uint32   `json:"parallelism"`
+	Rounds          uint32   `json:"rounds"`
+	Samples         uint64   `json:"samples"` // merged
+	DroppedSamples  uint64   `json:"dropped_samples"`
+	DurationS       float64  `json:"duration_s"`
+	Retries         uint32   `json:"retries"`
+	LostFunctions   uint32   `json:"lost_functions"`
+	RejectedResults uint32   `json:"rejected_results"`
+}
+
+func newResult(id string, t *messages.TrainTask, r *messages.JobResult) result {
+	out := result{
+		JobID: id, State: stateName(r.GetPhase()), Function: t.GetFunctionName(), Dataset: t.GetDataset(),
+		Epochs:   make([]epochResult, 0, len(r.GetEpochs())), // [], never null
+		Accuracy: measured(r.Accuracy), ValidationLoss: measured(r.ValidationLoss),
+		Retries: r.GetRetries(), LostFunctions: r.GetLostFunctions(), RejectedResults: r.GetRejectedResults(),
+		WallS: r.GetWallS(), WorkerS: r.GetWorkerS(), Model: text(r.GetModel()), Error: text(r.GetFailure().GetText()),
+	}
+	for _, e := range r.GetEpochs() {
+		out.Epochs = append(out.Epochs, epochResult{
+			Epoch: e.GetEpoch(), TrainLoss: measured(&e.TrainLoss), ValidationLoss: measured(e.ValidationLoss),
+			Accuracy: measured(e.Accuracy), Parallelism: e.GetParallelism(), Rounds: e.GetRounds(),
+			Samples: e.GetSamples(), DroppedSamples: e.GetDroppedSamples(), DurationS: e.GetDurationS(),
+			Retries: e.GetRetries(), LostFunctions: e.GetLostFunctions(), RejectedResults: e.GetRejectedResults(),
+		})
+	}
+	return out
+}
+
+// measured returns x unless it is unset or no number that JSON has.
+func measured(x *float64) *float64 {
+	if x == nil || math.IsNaN(*x) || math.IsInf(*x, 0) {
+		return nil
+	}
+	return x
+}
+
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// stateName returns SUCCEEDED for PHASE_SUCCEEDED, and so on.
+func stateName(p messages.Phase) string { return strings.TrimPrefix(p.String(), "PHASE_") }
+
+// printResult writes the result to standard output in one write: one line of
+// JSON, or a summary.
+func (s *session) printResult(id string, t *messages.TrainTask, r *messages.JobResult, format string) error {
+	var b bytes.Buffer
+	if format == "json" {
+		encoder := json.NewEncoder(&b)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(newResult(id, t, r)); err != nil {
+			return err
+		}
+	} else {
+		writeSummary(&b, id, r)
+	}
+	_, err := s.Out.Write(b.Bytes())
+	return err
+}
+
+// writeSummary writes what a person wants to know first.
+func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult) {
+	fmt.Fprintf(b, "job %s %s after %s in %s\n", id, stateName(r.GetPhase()), count(len(r.GetEpochs()), "epoch"), seconds(r.GetWallS()))
+	if r.Accuracy != nil {
+		fmt.Fprintf(b, "  accuracy  %.1f %%\n", r.GetAccuracy())
+	}
+	if r.ValidationLoss != nil {
+		fmt.Fprintf(b, "  val-loss  %.3f\n", r.GetValidationLoss())
+	}
+	if trouble := troubles(r.GetRetries(), r.GetLostFunctions(), r.GetRejectedResults()); trouble != "" {
+		fmt.Fprintf(b, "  trouble   %s\n", trouble)
+	}
+	if r.GetModel() != "" {
+		fmt.Fprintf(b, "  model     %s\n", r.GetModel())
+	}
+	fmt.Fprintln(b, "  more      -o json prints each epoch, -v says what happens")
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// newRunCommand returns the verb that trains one job in this process.
+func newRunCommand(s *session) *cobra.Command {
+	train, node := newTrainFlags(), newNodeFlags(s.Getenv)
+	cmd := &cobra.Command{
+		Use:   "run FUNCTION -d DATASET",
+		Short: "Train one job in this process",
+		Long: `Train FUNCTION on a data set in this process, without a server, and end when
+the job ends. FUNCTION is a built-in: softmax or mlp.
+
+The job's id, its progress and warnings go to standard error, the result to
+standard output: a summary, or with -o json one JSON object and nothing else.`,
+		Example: `  troupe run mlp -d digits
+  troupe run mlp -d digits -e 10 -b 16 -p 4 --static --lr 0.1 -o json
+  troupe run softmax -d data.npz --validate-every -1 --arg l2=0.001
+  troupe run mlp -d digits -p 4 --retries 8 --chaos kill=0.2,nan=0.2,seed=3`,
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable,
+			exitCorrupt, exitFailed, exitStopped, exitKilled),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fault.New("run.arguments", fault.Invalid,
+					"run takes one FUNCTION and was given %d arguments %q: write it as in troupe run mlp -d digits", len(args), args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := train.task(args[0], cmd.Flags())
+			if err != nil {
+				return err
+			}
+			return s.train(t, node)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	train.register(cmd.Flags())
+	cmd.Flags().Var(whole(&node.threads, 1, config.MaxThreads), "threads", "threads of one function (default: cores/slots)")
+	node.register(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// trainFlags are the flags that describe a task. Their defaults are those of
+// config.DefaultTrain, set from the start.
+type trainFlags struct {
+	dataset        string
+	epochs, batch  uint32
+	lr             float64
+	options        *messages.TrainOptions
+	merge          string
+	optimizerState string
+	sparse         bool // one round an epoch
+	shuffle        bool
+	noShuffle      bool
+	retries        uint32
+}
+
+func newTrainFlags() *trainFlags {
+	d := config.DefaultTrain()
+	return &trainFlags{
+		epochs: d.Epochs, batch: d.BatchSize, lr: d.LR,
+		merge: d.Merge, optimizerState: d.OptimizerState, shuffle: d.Shuffle, retries: d.Retries,
+		options: &messages.TrainOptions{
+			MinParallelism:    d.MinParallelism,
+			K:                 d.K,
+			ValidateEvery:     d.ValidateEvery,
+			Seed:              d.Seed,
+			MinFunctions:      d.MinFunctions,
+			FunctionTimeoutMs: uint64(d.FunctionTimeout.Milliseconds()),
+			Priority:          d.Priority,
+			Args:              map[string]string{},
+		},
+	}
+}
+
+// register adds the flags to set.
+func (f *trainFlags) register(set *pflag.FlagSet) {
+	o := f.options
+	set.StringVarP(&f.dataset, "dataset", "d", "", "data set to train on: a built-in (digits) or a path")
+	set.VarP(whole(&f.epochs, 1, task.MaxEpochs), "epochs", "e", "how often every sample is trained")
+	set.VarP(whole(&f.batch, 1, task.MaxBatchSize), "batch", "b", "samples of a batch")
+	set.Var(positive(&f.lr), "lr", "learning rate")
+	set.VarP(whole(&o.DefaultParallelism, 1, task.MaxParallelism), "parallelism", "p", "functions N of the first epoch (default: free slots, at most 4)")
+	set.Var(whole(&o.MinParallelism, 1, task.MaxParallelism), "min-parallelism", "least N that the scheduler may choose")
+	set.Var(whole(&o.MaxParallelism, 1, task.MaxParallelism), "max-parallelism", "greatest N that the scheduler may choose (default: all slots)")
+	set.BoolVar(&o.StaticParallelism, "static", false, "keep N")
+	set.VarP(batches(&o.K), "K", "K", "batches of a round, after which the functions' models are merged; -1: one round an epoch")
+	set.BoolVar(&f.sparse, "sparse-avg", false, "one round an epoch, as -K -1")
+	set.Var(oneOf(&f.merge, task.Merges()), "merge", "how models are merged: weighted by samples, or not")
+	set.Var(oneOf(&f.optimizerState, task.OptimizerStates()), "optimizer-state", "what becomes of it at a merge")
+	set.Var(epochs(&o.ValidateEvery), "validate-every", "epochs between validations; a fraction validates within epochs; -1: only at the end")
+	set.BoolVar(&f.shuffle, "shuffle", f.shuffle, "train samples in an order of their own each epoch")
+	set.BoolVar(&f.noShuffle, "no-shuffle", false, "train samples in the order of the data set")
+	set.Uint64Var(&o.Seed, "seed", o.Seed, "seed of every random draw")
+	set.Var(whole(&f.retries, 0, task.MaxRetries), "retries", "further attempts at an assignment that failed")
+	set.Var(whole(&o.MinFunctions, 1, task.MaxParallelism), "min-functions", "answers that a round needs")
+	set.Var(timeout(&o.FunctionTimeoutMs, "30m"), "function-timeout", "limit of one attempt")
+	set.Var(f.args(), "arg", "argument for the function; repeat for more")
+	set.Int32Var(&o.Priority, "priority", o.Priority, "jobs of a higher priority start first")
+	set.Var(f.chaos(), "chaos", "break functions on purpose: shares of the attempts, such as kill=0.1,hang=0.02,nan=0.02,slow=0.1,seed=7")
+}
+
+func (f *trainFlags) args() *value {
+	return &value{kind: "name=value", set: func(s string) error {
+		k, v, ok := strings.Cut(s, "=")
+		if _, twice := f.options.Args[k]; !ok || k == "" || twice {
+			return errors.New("give name=value, each name once")
+		}
+		f.options.Args[k] = v
+		return nil
+	}}
+}
+
+func (f *trainFlags) chaos() *value {
+	return &value{kind: "plan", set: func(s string) (err error) {
+		f.options.Chaos, err = task.ParseChaos(s)
+		return err
+	}}
+}
+
+// task returns the task as typed, in set. Flags that contradict each other are
+// Invalid; the rest is for task.Resolve to check.
+func (f *trainFlags) task(function string, set *pflag.FlagSet) (*messages.TrainTask, error) {
+	for _, pair := range [][2]string{{"shuffle", "no-shuffle"}, {"K", "sparse-avg"}} {
+		if set.Changed(pair[0]) && set.Changed(pair[1]) {
+			return nil, fault.New("run.flags", fault.Invalid, "--%s and --%s say the same thing in two ways: give one of them", pair[0], pair[1])
+		}
+	}
+	o := f.options
+	o.Merge, o.OptimizerState, o.Retries = f.merge, f.optimizerState, &f.retries
+	shuffle := f.shuffle && !f.noShuffle
+	o.Shuffle = &shuffle
+	if f.sparse {
+		o.K = -1
+	}
+	return &messages.TrainTask{
+		FunctionName: function, Dataset: f.dataset, Epochs: f.epochs, BatchSize: f.batch, Lr: f.lr, Options: o,
+	}, nil
+}
