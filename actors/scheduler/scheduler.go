@@ -34,9 +34,11 @@ type Deps struct {
 // Props describes the Scheduler, of which there is one.
 func Props(deps Deps) *actor.Props {
 	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
-	return actor.PropsFromProducer(func() actor.Actor {
-		return &scheduler{deps: deps, state: newState(onlyTerm, deps.Policy, deps.NewID), mail: newMail(deps.Journal)}
-	}, opts...)
+	return actor.PropsFromProducer(func() actor.Actor { return newScheduler(deps) }, opts...)
+}
+
+func newScheduler(deps Deps) *scheduler {
+	return &scheduler{deps: deps, state: newState(onlyTerm, deps.Policy, deps.NewID), mail: newMail(deps.Journal)}
 }
 
 // scheduler runs only inside Receive.
