@@ -122,3 +122,12 @@ func TestTensorsConvertTheirValues(t *testing.T) {
 	require.EqualValues(t, 1, tensor.Spec{}.Elements())
 	require.EqualValues(t, 0, tensor.Spec{DType: tensor.F32, Shape: []int64{0, math.MaxInt64, 9}}.Bytes())
 }
+
+func TestNpyTypesAreNamedAsInNumpy(t *testing.T) {
+	names := map[tensor.NpyType]string{
+		tensor.NpyBool: "bool", tensor.NpyInt8: "int8", tensor.NpyUint16: "uint16", tensor.NpyFloat64: "float64", 0: "?0",
+	}
+	for d, want := range names {
+		require.Equal(t, want, d.String())
+	}
+}
