@@ -17,7 +17,7 @@ type meter struct {
 	epoch, round uint32 // 0 before the first
 	n            uint32
 	phase        string
-	loss         float64 // of the last round; shown once a round is merged
+	loss         float64  // of the last round; shown once a round is merged
 	accuracy     *float64 // the last measured
 
 	done      uint64    // samples merged, over all epochs

@@ -20,7 +20,7 @@ The job's id, its progress and warnings go to standard error, the result to
 standard output: a summary, or with -o json one JSON object and nothing else.`,
 		Example: `  troupe run mlp -d digits
   troupe run mlp -d digits -e 10 -b 16 -p 4 --static --lr 0.1 -o json
-  troupe run softmax -d data.npz --validate-every -1 --arg l2=0.001
+  troupe run softmax -d data.npz --validate-every -1 --arg momentum=0
   troupe run mlp -d digits -p 4 --retries 8 --chaos kill=0.2,nan=0.2,seed=3`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable,
 			exitCorrupt, exitFailed, exitStopped, exitKilled),

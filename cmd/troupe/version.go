@@ -9,11 +9,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is what this binary was built from, as version -o json prints it.
-type version struct {
+// version is set by the linker; see the Makefile. Without that it is what the
+// go command knows of the module.
+var version string
+
+// build says what this binary was built from, as version -o json prints it.
+type build struct {
 	Version  string `json:"version"`
-	Commit   string `json:"commit"` // "" when it was not built from a repository
-	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
@@ -28,11 +30,11 @@ func newVersionCommand(s *session) *cobra.Command {
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable),
 		Args:        cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion()
+			b := thisBuild()
 			if output == "json" {
-				return json.NewEncoder(s.Out).Encode(v)
+				return json.NewEncoder(s.Out).Encode(b)
 			}
-			_, err := fmt.Fprintf(s.Out, "troupe %s (%s %s)\n", v.Version, v.Go, v.Platform)
+			_, err := fmt.Fprintf(s.Out, "troupe %s (%s %s)\n", b.Version, b.Go, b.Platform)
 			return err
 		},
 	}
@@ -40,21 +42,10 @@ func newVersionCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-// buildVersion reads what the linker recorded.
-func buildVersion() version {
-	v := version{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
+func thisBuild() build {
+	b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok && b.Version == "" {
+		b.Version = info.Main.Version
 	}
-	v.Version = info.Main.Version
-	for _, setting := range info.Settings {
-		switch setting.Key {
-		case "vcs.revision":
-			v.Commit = setting.Value
-		case "vcs.modified":
-			v.Modified = setting.Value == "true"
-		}
-	}
-	return v
+	return b
 }
