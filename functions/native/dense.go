@@ -122,6 +122,19 @@ func sgd(w, g, m []float32, lr, momentum float32) {
 	}
 }
 
+func sumSquares(v []float32) (sum float64) {
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	return sum
+}
+
+func scale(v []float32, by float32) {
+	for i := range v {
+		v[i] *= by
+	}
+}
+
 func matrix(rows, cols int, data []float32) blas32.General {
 	return blas32.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }

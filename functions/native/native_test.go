@@ -172,7 +172,7 @@ func TestWhatCannotWorkIsInvalidAndSaysWhy(t *testing.T) {
 		change func(*functions.Invocation)
 		text   string
 	}{
-		"unknown argument":      {func(inv *functions.Invocation) { inv.Args = map[string]string{"hiden": "4"} }, `no argument "hiden": it takes hidden, momentum`},
+		"unknown argument":      {func(inv *functions.Invocation) { inv.Args = map[string]string{"hiden": "4"} }, `no argument "hiden": it takes hidden, momentum, clip`},
 		"argument not a number": {func(inv *functions.Invocation) { inv.Args = map[string]string{"momentum": "much"} }, `momentum="much"`},
 		"argument NaN":          {func(inv *functions.Invocation) { inv.Args = map[string]string{"momentum": "NaN"} }, "from 0 to 0.9999"},
 		"argument out of range": {func(inv *functions.Invocation) { inv.Args = map[string]string{"hidden": "0"} }, "from 1 to 65536"},

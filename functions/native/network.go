@@ -4,19 +4,21 @@ import (
 	"math"
 )
 
-// clip bounds a standardised input, in deviations: a feature that was nearly
-// always the same in training must not drown the others when it is not.
-const clip = 5
+// bound is the most that a standardised input may be, in deviations: a feature
+// that was nearly always the same in training must not drown the others when
+// it is not.
+const bound = 5
 
 // network is a classifier: inputs standardised by buffers of the model, dense
 // layers with ReLU between them, softmax cross-entropy (nats), SGD with
-// momentum. It is the Model of both built-in functions.
+// momentum and a clipped gradient. It is the Model of both built-in functions.
 type network struct {
-	mean, scale []float32 // [features]: x is taken as (x - mean) * scale, within ±clip
+	mean, scale []float32 // [features]: x is taken as (x - mean) * scale, within ±bound
 	layers      []*dense
 	classes     int
 	lr          float32
 	momentum    float32
+	clip        float64 // the longest gradient that is followed in full; 0 = any
 }
 
 var _ Model = (*network)(nil)
@@ -24,7 +26,7 @@ var _ Model = (*network)(nil)
 // openNetwork takes the layers of those names, first to last, out of the
 // model.
 func openNetwork(c *Call, names ...string) (*network, error) {
-	n := &network{lr: float32(c.LR), momentum: float32(c.Args.Number("momentum"))}
+	n := &network{lr: float32(c.LR), momentum: float32(c.Args.Number("momentum")), clip: c.Args.Number("clip")}
 	features, _, err := c.Model.Matrix(names[0] + ".weight")
 	if err != nil {
 		return nil, err
@@ -76,10 +78,29 @@ func (n *network) Train(b Batch) (float64, error) {
 	for i := len(n.layers) - 1; i >= 0; i-- {
 		grad = n.layers[i].backward(grad, b.N, i > 0)
 	}
+	n.clipGradient()
 	for _, layer := range n.layers {
 		layer.step(n.lr, n.momentum)
 	}
 	return sum / float64(b.N), nil
+}
+
+// clipGradient shortens the gradient, over all layers, to the length clip. One
+// that is not finite stays so: the loss will tell.
+func (n *network) clipGradient() {
+	if n.clip == 0 {
+		return
+	}
+	var squares float64
+	for _, layer := range n.layers {
+		squares += sumSquares(layer.gw) + sumSquares(layer.gb)
+	}
+	if length := math.Sqrt(squares); length > n.clip {
+		for _, layer := range n.layers {
+			scale(layer.gw, float32(n.clip/length))
+			scale(layer.gb, float32(n.clip/length))
+		}
+	}
 }
 
 // Validate implements Model.
@@ -111,7 +132,7 @@ func (n *network) forward(b Batch) ([]float32, error) {
 	for i := range b.N {
 		row := b.Row(i)
 		for j, x := range row {
-			row[j] = min(max((x-n.mean[j])*n.scale[j], -clip), clip) // NaN stays NaN
+			row[j] = min(max((x-n.mean[j])*n.scale[j], -bound), bound) // NaN stays NaN
 		}
 	}
 	x := b.X
@@ -140,50 +161,4 @@ func argmax(row []float32) int64 {
 		}
 	}
 	return int64(best)
-}
-
-// momentumArg is the one argument that both networks take.
-func momentumArg() Arg {
-	return Number("momentum", 0.9, 0, 0.9999, "momentum of SGD; 0 = plain SGD, without optimizer state")
-}
-
-// softmax is logistic regression with several classes: one dense layer, from
-// zero. Model: input.mean, input.scale [features], output.weight [features,
-// classes], output.bias [classes], all F32. Optimizer state: the momentum of
-// weight and bias, `<name>.momentum`.
-func softmax() Function {
-	return Function{
-		Name: "softmax",
-		Args: []Arg{momentumArg()},
-		Init: func(c *Call) error {
-			classes, err := initInput(c)
-			if err != nil {
-				return err
-			}
-			return initDense(c, "output", int64(c.Rows.Features), classes, 0)
-		},
-		Open: func(c *Call) (Model, error) { return openNetwork(c, "output") },
-	}
-}
-
-// mlp has one hidden layer of ReLU units between input and output: the tensors
-// of softmax, and hidden.weight [features, hidden], hidden.bias [hidden] before
-// the output's.
-func mlp() Function {
-	return Function{
-		Name: "mlp",
-		Args: []Arg{Integer("hidden", 128, 1, 1<<16, "units of the hidden layer"), momentumArg()},
-		Init: func(c *Call) error {
-			classes, err := initInput(c)
-			if err != nil {
-				return err
-			}
-			features, hidden := int64(c.Rows.Features), int64(c.Args.Integer("hidden"))
-			if err := initDense(c, "hidden", features, hidden, math.Sqrt(2/float64(features))); err != nil {
-				return err
-			}
-			return initDense(c, "output", hidden, classes, math.Sqrt(1/float64(hidden)))
-		},
-		Open: func(c *Call) (Model, error) { return openNetwork(c, "hidden", "output") },
-	}
 }

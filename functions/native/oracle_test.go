@@ -49,7 +49,7 @@ func TestMLPStepsAlongTheGradient(t *testing.T) {
 	y := []int64{0, 2, 1, 2}
 	data := functionstest.Data(t, []int64{4, 3}, x, y)
 	r := newRuntime(t)
-	args := map[string]string{"hidden": "5", "momentum": "0.8"}
+	args := map[string]string{"hidden": "5", "momentum": "0.8", "clip": "0"}
 	var model functions.Buffer
 	_, err := r.Run(t.Context(), functions.Invocation{Task: functions.Init, Function: "mlp", Args: args, Data: data, ModelOut: &model, Seed: 11})
 	require.NoError(t, err)
@@ -96,6 +96,36 @@ func TestMLPStepsAlongTheGradient(t *testing.T) {
 		require.Equal(t, p["input.mean"], got["input.mean"])
 		model, optimizer, p = next, nextOptimizer, got
 	}
+}
+
+// Without momentum a step of rate 1 is the gradient itself, as it was followed.
+func TestAGradientIsFollowedUpToTheClip(t *testing.T) {
+	data := functionstest.Data(t, []int64{2, 1}, []float32{1, 3}, []int64{0, 1})
+	r := newRuntime(t)
+	length := func(clip string) float64 {
+		var before, after functions.Buffer
+		args := map[string]string{"momentum": "0", "clip": clip}
+		_, err := r.Run(t.Context(), functions.Invocation{Task: functions.Init, Function: "softmax", Args: args, Data: data, ModelOut: &before})
+		require.NoError(t, err)
+		answer, err := r.Run(t.Context(), functions.Invocation{
+			Task: functions.Train, Function: "softmax", Args: args, Data: data, Epoch: 1, N: 1, BatchSize: 2, LR: 1,
+			Positions: []int64{0, 1}, Model: before.Input(), ModelOut: &after, OptimizerOut: new(functions.Buffer),
+		})
+		require.NoError(t, err)
+		require.False(t, answer.HasOptimizer)
+		var squares float64
+		was := params(t, before.Input())
+		for name, w := range params(t, after.Input()) {
+			for i := range w {
+				squares += (w[i] - was[name][i]) * (w[i] - was[name][i])
+			}
+		}
+		return math.Sqrt(squares)
+	}
+	full := length("0") // x is -1 and 1, p is 1/2: the weights' gradient is (1/2, -1/2), the biases' 0
+	require.InDelta(t, math.Sqrt(0.5), full, 1e-6)
+	require.InDelta(t, full, length("1"), 1e-6)
+	require.InDelta(t, 0.25, length("0.25"), 1e-6)
 }
 
 func params(t *testing.T, in functions.Input) map[string][]float64 {
