@@ -81,7 +81,7 @@ func seconds(s float64) string {
 	if s < 59.95 {
 		return fmt.Sprintf("%.1f s", s)
 	}
-	return (time.Duration(s * float64(time.Second))).Round(time.Second).String()
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
 // count is a number of things: 1 epoch, 2 epochs.
