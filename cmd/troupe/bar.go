@@ -28,7 +28,7 @@ func newBar(screen *screen, epochs uint32, now func() time.Time) *bar {
 	b.bar = b.progress.New(0, mpb.BarStyle(), mpb.BarFillerTrim(), mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.meter.line(b.now())
+		return " " + b.meter.line(b.now())
 	})))
 	screen.cover(b.progress)
 	return b

@@ -41,6 +41,16 @@ func (s *screen) cover(w io.Writer) {
 	s.over = w
 }
 
+// home brings the cursor back to where a live bar left it, at the start of a
+// line: a terminal that has echoed ^C has moved it.
+func (s *screen) home() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		_, _ = io.WriteString(s.under, "\r")
+	}
+}
+
 // output is where results go. A reader that has had enough (head, say) is no
 // error; that a result cannot be written is fault.Unavailable.
 type output struct{ under io.Writer }

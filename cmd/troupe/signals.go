@@ -21,6 +21,7 @@ func (s *session) untilSignal() (ctx context.Context, release func()) {
 				if !first {
 					s.Exit(exitKilled + number(sig))
 				}
+				s.screen.home()
 				fmt.Fprintf(s.screen, "troupe: stopping after %s; once more ends at once\n", name(sig))
 				cancel(fmt.Errorf("stopped by %s", name(sig)))
 			case <-over:
