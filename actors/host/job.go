@@ -2,6 +2,7 @@ package host
 
 import (
 	"container/list"
+	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -74,17 +75,27 @@ func (j *job) refuse(ref *messages.AttemptRef) error {
 	inc, reached := ref.GetJob().GetIncarnation(), j.step.GetJob().GetIncarnation()
 	switch {
 	case inc < reached:
-		return fault.New(op, fault.Conflict, "incarnation %d of the job is over: %d runs", inc, reached)
+		return fault.New(op, fault.Conflict, "incarnation %d of the job is over, %d runs", inc, reached)
 	case j.over:
 		return fault.New(op, fault.Conflict, "incarnation %d of the job has ended", inc)
 	case actorkit.CompareSteps(ref, j.step) < 0:
-		return fault.New(op, fault.Conflict, "epoch %d, round %d is over: the job has reached epoch %d, round %d",
-			ref.GetEpoch(), ref.GetRound(), j.step.GetEpoch(), j.step.GetRound())
+		return fault.New(op, fault.Conflict, "%s is over: the job has reached %s", nameStep(ref), nameStep(j.step))
 	case j.closed:
-		return fault.New(op, fault.Conflict, "epoch %d, round %d is over", ref.GetEpoch(), ref.GetRound())
+		return fault.New(op, fault.Conflict, "%s is over", nameStep(ref))
 	}
 	if _, ok := j.cancelled[placeOf(ref)]; ok {
 		return fault.New(op, fault.Conflict, "attempt %d of function %d was cancelled", ref.GetAttempt(), ref.GetFunction())
 	}
 	return nil
+}
+
+func nameStep(ref *messages.AttemptRef) string {
+	if ref.GetTask() == messages.Task_TASK_INIT {
+		return "init"
+	}
+	name := fmt.Sprintf("epoch %d, round %d", ref.GetEpoch(), ref.GetRound())
+	if ref.GetTask() == messages.Task_TASK_VALIDATE {
+		return "validation after " + name
+	}
+	return name
 }
