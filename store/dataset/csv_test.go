@@ -202,34 +202,3 @@ func TestImportLeavesNoTemporaryFile(t *testing.T) {
 	_, err := dataset.New(s).Open(t.Context(), writeFile(t, "e.csv", []byte(someCSV)), dataset.Options{})
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 }
-
-func FuzzCSV(f *testing.F) {
-	for _, seed := range []string{someCSV, "1,2,0\n3,4,1\n", "nan,0\n1,1\n", "1,0.5\n", "\"1\",2\r\n", "\ufeff1,2\n", "1\n", "a,b\n", "1,,2\n"} {
-		f.Add([]byte(seed))
-	}
-	f.Add(gzipped(f, someCSV))
-	f.Fuzz(func(t *testing.T, content []byte) { fuzzImport(t, "d.csv", content) })
-}
-
-// fuzzImport checks what holds for every file: it is refused as Invalid or
-// Corrupt and leaves nothing, or what it became is whole.
-func fuzzImport(t *testing.T, name string, content []byte) {
-	d, err := importFile(t, name, content)
-	if err != nil {
-		require.Contains(t, []fault.Kind{fault.Invalid, fault.Corrupt}, fault.KindOf(err), "%v", err)
-		return
-	}
-	values := int64(1)
-	for _, dim := range d.XShape {
-		values *= dim
-	}
-	require.Positive(t, d.Train)
-	require.EqualValues(t, (d.Train+d.Test)*values, len(d.x))
-	require.GreaterOrEqual(t, int64(len(d.y)), d.Train+d.Test)
-	for _, label := range d.y {
-		require.False(t, math.IsNaN(label) || math.IsInf(label, 0))
-	}
-	again, err := importFile(t, name, content)
-	require.NoError(t, err)
-	require.Equal(t, d.Info, again.Info)
-}

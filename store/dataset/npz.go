@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -22,8 +21,8 @@ const npzOp = "dataset.npz"
 //
 // Invalid: an array missing, twice there or of a refused type. Corrupt: no
 // archive, a member that is truncated or fails its checksum.
-func readNPZ(ctx context.Context, file *os.File, size int64, newSpool func() (spool, error)) (train pair, test *pair, err error) {
-	archive, err := zip.NewReader(file, size)
+func readNPZ(ctx context.Context, r io.ReaderAt, size int64, newSpool func() (spool, error)) (train pair, test *pair, err error) {
+	archive, err := zip.NewReader(r, size)
 	if err != nil {
 		return pair{}, nil, fault.New(npzOp, fault.Corrupt, "no .npz archive, or truncated: %w", err)
 	}
@@ -37,8 +36,9 @@ func readNPZ(ctx context.Context, file *os.File, size int64, newSpool func() (sp
 		pairs = append(pairs, test)
 	}
 	for i, part := range []string{"train", "test"}[:len(pairs)] {
-		for name, r := range map[string]*rows{"x_" + part: &pairs[i].x, "y_" + part: &pairs[i].y} {
-			if *r, err = readMember(ctx, members[name], newSpool); err != nil {
+		for axis, array := range []*rows{&pairs[i].x, &pairs[i].y} {
+			name := []string{"x_", "y_"}[axis] + part
+			if *array, err = readMember(ctx, members[name], newSpool); err != nil {
 				return pair{}, nil, fault.New(npzOp, fault.KindOf(err), "%s: %w", name, err)
 			}
 		}
@@ -85,24 +85,20 @@ func readMember(ctx context.Context, member *zip.File, newSpool func() (spool, e
 	if err != nil {
 		return rows{}, err
 	}
-	size := int64(min(member.UncompressedSize64, 1<<62))
-	// The limit stops a member that unpacks to more than it says.
-	n, err := io.Copy(&stopper{ctx: ctx, Writer: raw}, io.LimitReader(packed, size+1))
-	if err != nil {
+	// The library refuses a member that unpacks to more or less than it says.
+	unpacked := &stopper{ctx: ctx, Writer: raw}
+	if _, err := io.Copy(unpacked, packed); err != nil {
 		return rows{}, zipFault(err)
-	}
-	if n != size {
-		return rows{}, fault.New(npzOp, fault.Corrupt, "unpacks to more or less than the %d bytes that the archive says", size)
 	}
 	converted, err := newSpool()
 	if err != nil {
 		return rows{}, err
 	}
-	count := &stopper{ctx: ctx, Writer: converted}
-	if err := tensor.ConvertNpy(count, raw, size); err != nil {
+	out := &stopper{ctx: ctx, Writer: converted}
+	if err := tensor.ConvertNpy(out, raw, unpacked.n); err != nil {
 		return rows{}, err
 	}
-	header, err := tensor.ParseNpy(converted, count.n)
+	header, err := tensor.ParseNpy(converted, out.n)
 	if err != nil {
 		return rows{}, err
 	}

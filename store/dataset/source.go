@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -107,22 +108,24 @@ func load(ctx context.Context, path string, opts Options, s *spools) (*contents,
 	case info.Size() == 0:
 		return nil, fault.New(importOp, fault.Invalid, "empty: the file has no bytes")
 	}
-	if format == ".npz" {
-		return loadNPZ(ctx, f, info.Size(), opts, s)
-	}
-	text, err := gunzip(f)
-	if err != nil {
-		return nil, err
-	}
-	p, nonFinite, err := readCSV(ctx, text, s.create)
-	if err != nil {
-		return nil, err
-	}
-	return finish(ctx, p, nil, nonFinite, opts)
+	return parse(ctx, f, info.Size(), format, opts, s.create)
 }
 
-func loadNPZ(ctx context.Context, f *os.File, size int64, opts Options, s *spools) (*contents, error) {
-	train, test, err := readNPZ(ctx, f, size, s.create)
+// parse reads size bytes of one of the formats, and splits what has no test
+// part. The contents lie in spools.
+func parse(ctx context.Context, r io.ReaderAt, size int64, format string, opts Options, newSpool func() (spool, error)) (*contents, error) {
+	if format != ".npz" {
+		text, err := gunzip(io.NewSectionReader(r, 0, size))
+		if err != nil {
+			return nil, err
+		}
+		p, nonFinite, err := readCSV(ctx, text, newSpool)
+		if err != nil {
+			return nil, err
+		}
+		return finish(ctx, p, nil, nonFinite, opts)
+	}
+	train, test, err := readNPZ(ctx, r, size, newSpool)
 	if err != nil {
 		return nil, err
 	}
