@@ -51,7 +51,7 @@ type Script struct {
 }
 
 // NewScript returns a script over a host with no slots; see the command slots.
-func NewScript() *Script { return &Script{state: newState(0, nil, 0), now: time.Unix(1000, 0)} }
+func NewScript() *Script { return &Script{state: newState(0, nil), now: time.Unix(1000, 0)} }
 
 // Do runs one command and returns what it orders.
 func (s *Script) Do(command string) string {
@@ -80,9 +80,9 @@ func (s *Script) Do(command string) string {
 	case "fail":
 		s.ended(args[0], nil, fault.New("test.fail", fault.UserCode, "raised"))
 	case "timeout":
-		s.state.timeOut(s.find(args[0]).id, time.Minute)
+		s.state.timeOut(s.find(args[0]), time.Minute)
 	case "overdue":
-		s.state.retire(s.find(args[0]).id)
+		s.state.retire(s.find(args[0]))
 	default:
 		return "BROKEN: no command " + verb
 	}
@@ -100,18 +100,18 @@ func (s *Script) restart(slots int) {
 			left = append(left, r)
 		}
 	}
-	s.state = newState(slots, left, s.state.lastRun)
+	s.state = newState(slots, left)
 }
 
 func (s *Script) ended(name string, answer *messages.Invoked, err error) {
-	s.state.ended(s.find(name).id, answer, wire.Failure(err), time.Second)
+	s.state.ended(s.find(name), &result{answer: answer, err: err, took: time.Second})
 }
 
-// find returns the run of an attempt, the one that was cancelled last.
+// find returns the run of an attempt; of two the one that was cancelled.
 func (s *Script) find(name string) *run {
-	found := &run{}
+	var found *run
 	for _, r := range s.state.slots {
-		if r != nil && nameOf(r.inv.GetAttempt()) == name && (found.id == 0 || !found.cancelled) {
+		if r != nil && nameOf(r.inv.GetAttempt()) == name && (found == nil || r.cancelled) {
 			found = r
 		}
 	}

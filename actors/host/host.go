@@ -9,7 +9,6 @@ import (
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/invariant"
-	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -59,25 +58,18 @@ type host struct {
 // estate is what is true of a host across its restarts. It is handed from one
 // value of the actor to the next, and touched inside Receive only.
 type estate struct {
-	boots   int
-	lastRun uint64
-	runs    []*run // that had not returned when the last value went
+	boots int
+	runs  []*run // that held a slot when the last value went
 }
 
-// What a host tells itself. Each names the run, or boot, it was meant for.
+// What a host tells itself. A run is told apart by its address.
 type (
-	runEnded struct {
-		run     uint64
-		answer  *messages.Invoked
-		err     error
-		started time.Time
-		ended   time.Time
-	}
+	runEnded         struct{ run *run } // its result is set
 	functionTimedOut struct {
-		run   uint64
+		run   *run
 		after time.Duration
 	}
-	graceEnded    struct{ run uint64 }
+	graceEnded    struct{ run *run } // since its cancel
 	ticked        struct{ boot string }
 	tensorsFailed struct{ err error }
 	tensorsGone   struct{}
@@ -93,9 +85,9 @@ func (h *host) Receive(ctx actor.Context) {
 	case *messages.CancelInvocation:
 		h.state.cancel(m.GetAttempt())
 	case *messages.ReleaseTensors:
-		h.state.release(m)
+		h.onReleaseTensors(ctx, m)
 	case *runEnded:
-		h.onRunEnded(m)
+		h.onRunEnded(m.run)
 	case *functionTimedOut:
 		h.state.timeOut(m.run, m.after)
 	case *graceEnded:
@@ -128,9 +120,13 @@ func (h *host) Receive(ctx actor.Context) {
 func (h *host) onStarted(ctx actor.Context) {
 	h.estate.boots++
 	h.boot = fmt.Sprintf("%s.%d", h.deps.Boot, h.estate.boots)
-	h.state = newState(h.deps.Slots, h.estate.runs, h.estate.lastRun)
+	h.state = newState(h.deps.Slots, h.estate.runs)
 	for _, r := range h.estate.runs {
-		h.after(ctx, grace, &graceEnded{r.id})
+		if r.result.Load() != nil { // else it will say so
+			h.onRunEnded(r)
+			continue
+		}
+		h.after(ctx, grace, &graceEnded{r})
 	}
 	h.estate.runs = nil
 	h.state.changed = true
@@ -140,7 +136,6 @@ func (h *host) onStarted(ctx actor.Context) {
 // leave cancels what runs. A run that was to be started when its start panicked
 // has no stop: it does not exist.
 func (h *host) leave() {
-	h.estate.lastRun = h.state.lastRun
 	for _, r := range h.state.slots {
 		if r != nil && r.stop != nil {
 			r.disarm()
@@ -153,10 +148,16 @@ func (h *host) leave() {
 	}
 }
 
-func (h *host) onRunEnded(m *runEnded) {
-	if r := h.state.ended(m.run, m.answer, wire.Failure(m.err), m.ended.Sub(m.started)); r != nil {
-		r.disarm()
+func (h *host) onReleaseTensors(ctx actor.Context, m *messages.ReleaseTensors) {
+	h.state.release(m)
+	if m.GetEverything() && ctx.Sender() != nil {
+		ctx.Respond(&messages.ReleaseTensorsReply{Job: m.GetStep().GetJob(), Node: h.deps.Node})
 	}
+}
+
+func (h *host) onRunEnded(r *run) {
+	r.disarm()
+	h.state.ended(r, r.result.Load())
 }
 
 func (h *host) onTicked(ctx actor.Context, m *ticked) {

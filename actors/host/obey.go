@@ -17,7 +17,7 @@ func (h *host) obey(ctx actor.Context) {
 	}
 	for _, r := range o.cancel {
 		r.stop()
-		h.after(ctx, grace, &graceEnded{r.id})
+		h.after(ctx, grace, &graceEnded{r})
 	}
 	for _, a := range o.answers {
 		if a.to != nil {
@@ -39,15 +39,16 @@ func (h *host) obey(ctx actor.Context) {
 }
 
 // start has an attempt run. Its end comes through a timer of no length, since
-// those are never lost.
+// those are never lost; a host that crashes over it finds the result on the run.
 func (h *host) start(ctx actor.Context, r *run) {
-	rim, self, id, started := h.deps.Rim, ctx.Self(), r.id, h.deps.Rim.Now()
+	rim, self, started := h.deps.Rim, ctx.Self(), h.deps.Rim.Now()
 	r.disarm = func() {}
 	r.stop = h.deps.Runner.Start(r.inv, r.slot, func(answer *messages.Invoked, err error) {
-		rim.SendAfter(0, self, &runEnded{run: id, answer: answer, err: err, started: started, ended: rim.Now()})
+		r.result.Store(&result{answer: answer, err: err, took: rim.Now().Sub(started)})
+		rim.SendAfter(0, self, &runEnded{r})
 	})
 	if limit := time.Duration(r.inv.GetPlan().GetTimeoutMs()) * time.Millisecond; limit > 0 {
-		r.disarm = h.after(ctx, limit, &functionTimedOut{run: id, after: limit})
+		r.disarm = h.after(ctx, limit, &functionTimedOut{run: r, after: limit})
 	}
 }
 

@@ -23,8 +23,7 @@ func (s *state) fill() {
 			return
 		}
 		s.queue.Remove(a.queued)
-		s.lastRun++
-		a.queued, a.run = nil, &run{id: s.lastRun, slot: slot, inv: a.inv, attempt: a}
+		a.queued, a.run = nil, &run{slot: slot, inv: a.inv, attempt: a}
 		s.slots[slot] = a.run
 		s.changed = true
 		s.orders.start = append(s.orders.start, a.run)
@@ -141,15 +140,6 @@ func (s *state) answer(to *actor.PID, what proto.Message) {
 	s.orders.answers = append(s.orders.answers, answer{to, what})
 }
 
-// find returns the run that occupies a slot, nil if it has returned.
-func (s *state) find(id uint64) *run {
-	i := slices.IndexFunc(s.slots, func(r *run) bool { return r != nil && r.id == id })
-	if i < 0 {
-		return nil
-	}
-	return s.slots[i]
-}
-
 // retired counts the slots that are not usable.
 func (s *state) retired() int {
 	var n int
@@ -197,7 +187,7 @@ func (s *state) check() error {
 	}
 	for i, r := range s.slots {
 		if r != nil && (r.slot != i || (r.attempt == nil && !r.cancelled) || (r.retired && !r.cancelled)) {
-			return fmt.Errorf("slot %d: run %d (slot %d, cancelled %t, retired %t)", i, r.id, r.slot, r.cancelled, r.retired)
+			return fmt.Errorf("slot %d: run on slot %d, cancelled %t, retired %t", i, r.slot, r.cancelled, r.retired)
 		}
 	}
 	if s.queue.Len() > 0 && slices.ContainsFunc(s.slots, free) {

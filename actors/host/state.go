@@ -2,6 +2,7 @@ package host
 
 import (
 	"container/list"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -32,24 +33,31 @@ type state struct {
 	queue   *list.List // of *attempt, in order of arrival
 	jobs    map[string]*job
 	heardOf []string // the keys of jobs, in order of arrival
-	lastRun uint64
-	changed bool // what a report says, since the last one
+	changed bool     // what a report says, since the last one
 	orders  orders
 }
 
 // run is the runtime at work on a slot. It occupies the slot until the runtime
 // has returned, whatever becomes of its attempt.
 type run struct {
-	id        uint64 // unique within the process
 	slot      int
 	inv       *messages.Invoke
 	attempt   *attempt // nil: nobody wants its answer any more
 	cancelled bool
 	retired   bool
 
-	// Set and called by the actor only.
+	// The actor's. Result is set once the runtime has returned, by whoever
+	// notices; it is here so that a crash of the actor does not lose it.
 	stop   func() // cancels the runtime; nil until it was started
 	disarm func() // ends the timer of the function time-out
+	result atomic.Pointer[result]
+}
+
+// result is what a runtime returned with.
+type result struct {
+	answer *messages.Invoked
+	err    error
+	took   time.Duration
 }
 
 // orders is what there is to do outside the state.
@@ -68,8 +76,8 @@ type answer struct {
 
 // newState returns the state of a host with some slots, of which runs that a
 // former boot has left (all cancelled) hold theirs.
-func newState(slots int, left []*run, lastRun uint64) state {
-	s := state{slots: make([]*run, slots), queue: list.New(), jobs: map[string]*job{}, lastRun: lastRun}
+func newState(slots int, left []*run) state {
+	s := state{slots: make([]*run, slots), queue: list.New(), jobs: map[string]*job{}}
 	for _, r := range left {
 		r.attempt, r.cancelled = nil, true
 		s.slots[r.slot] = r
@@ -139,36 +147,33 @@ func (s *state) release(m *messages.ReleaseTensors) {
 	s.orders.release = append(s.orders.release, m)
 }
 
-// ended is told that the runtime has returned, once for each run: with an
-// answer, else with a failure.
-func (s *state) ended(id uint64, answer *messages.Invoked, failure *messages.Failure, took time.Duration) *run {
-	r := s.find(id)
-	if r == nil {
-		return nil
+// ended is told that the runtime of a run has returned, which may be known.
+func (s *state) ended(r *run, result *result) {
+	if s.slots[r.slot] != r {
+		return
 	}
 	s.slots[r.slot] = nil
 	s.changed = true
 	if r.retired {
 		s.orders.returned = append(s.orders.returned, r)
 	}
-	switch a := r.attempt; {
+	switch a, answer := r.attempt, result.answer; {
 	case a == nil:
 		s.orders.remove = append(s.orders.remove, keysOf(answer)...)
-	case failure != nil:
+	case result.err != nil:
+		failure := wire.Failure(result.err)
 		failure.Chaos = blames(Chaos(r.inv), false)
-		s.fail(a, failure, took)
+		s.fail(a, failure, result.took)
 	default:
-		answer.Attempt, answer.DurationUs = a.inv.GetAttempt(), uint64(took.Microseconds())
+		answer.Attempt, answer.DurationUs = a.inv.GetAttempt(), uint64(result.took.Microseconds())
 		s.end(a, answer)
 	}
 	s.fill()
-	return r
 }
 
 // timeOut is told that a run has had its function's time.
-func (s *state) timeOut(id uint64, took time.Duration) {
-	r := s.find(id)
-	if r == nil || r.attempt == nil {
+func (s *state) timeOut(r *run, took time.Duration) {
+	if r.attempt == nil {
 		return
 	}
 	a, limit := r.attempt, time.Duration(r.inv.GetPlan().GetTimeoutMs())*time.Millisecond
@@ -179,9 +184,8 @@ func (s *state) timeOut(id uint64, took time.Duration) {
 }
 
 // retire is told that a run was cancelled and had the time to return.
-func (s *state) retire(id uint64) {
-	r := s.find(id)
-	if r == nil || !r.cancelled || r.retired {
+func (s *state) retire(r *run) {
+	if s.slots[r.slot] != r || !r.cancelled || r.retired {
 		return
 	}
 	r.retired, s.changed = true, true
