@@ -2,6 +2,7 @@ package dataset_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -302,4 +303,51 @@ func TestAFileNamedLikeTheBuiltInDataSetDoesNotHideIt(t *testing.T) {
 	again, err := c.Open(t.Context(), info.Name, dataset.Options{})
 	require.NoError(t, err)
 	require.Equal(t, info, again)
+}
+
+// failing is a store that cannot put one object.
+type failing struct {
+	store.Store
+	suffix string
+}
+
+func (f failing) Put(ctx context.Context, key string, write func(io.Writer) error) error {
+	if strings.HasSuffix(key, f.suffix) {
+		return fault.New("test", fault.Unavailable, "%s: no space left on device", key)
+	}
+	return f.Store.Put(ctx, key, write)
+}
+
+func TestAnImportThatTheStoreRefusesLeavesNothing(t *testing.T) {
+	path := writeFile(t, "d.csv", []byte(someCSV))
+	for _, suffix := range []string{"train-x.npy", "train-y.npy", "test-x.npy", "test-y.npy", "manifest.json"} {
+		s := store.NewMem()
+		_, err := dataset.New(failing{s, suffix}).Open(t.Context(), path, dataset.Options{})
+		require.Equal(t, fault.Unavailable, fault.KindOf(err))
+		require.ErrorContains(t, err, suffix)
+		require.Empty(t, keys(t, s), suffix)
+		_, err = dataset.New(s).Open(t.Context(), path, dataset.Options{})
+		require.NoError(t, err, "later it works")
+	}
+}
+
+func TestConcurrentImportsOfOneFileAreOneDataSet(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			path := writeFile(t, "d.csv", []byte(someCSV))
+			var wg sync.WaitGroup
+			errs, infos := make([]error, 8), make([]dataset.Info, 8)
+			for i := range errs {
+				wg.Go(func() { infos[i], errs[i] = dataset.New(s).Open(t.Context(), path, dataset.Options{}) })
+			}
+			wg.Wait()
+			for i, err := range errs {
+				require.NoError(t, err)
+				require.Equal(t, infos[0], infos[i])
+			}
+			require.Len(t, keys(t, s), 5)
+			_, err := dataset.New(s).Materialise(t.Context(), "d", infos[0].Digest, t.TempDir())
+			require.NoError(t, err)
+		})
+	}
 }
