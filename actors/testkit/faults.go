@@ -33,7 +33,8 @@ type Faults struct {
 
 // Counts says how much has happened in a simulation.
 type Counts struct {
-	Delivered  uint64 // messages that reached an actor or a dead letter, with system messages
+	Delivered  uint64 // messages that arrived: user and system messages, dead letters
+	DeadLetter uint64 // user messages that found no actor
 	Dropped    uint64 // messages lost by Faults or Cut
 	Duplicated uint64 // second arrivals that Faults added
 	Delayed    uint64 // arrivals taken out of their order by Faults
@@ -122,8 +123,7 @@ func (s *Sim) strikes(share float64) bool { return share > 0 && s.rng.Float64() 
 
 func (s *Sim) drop(e entry) {
 	s.counts.Dropped++
-	s.record(e.from, e.to.Id, e.payload)
-	s.trace.note(dropped)
+	s.trace.note(s.record(e.from, e.to.Id, e.payload), dropped)
 }
 
 // detour sends a message past the order of its sender and receiver.

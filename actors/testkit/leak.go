@@ -14,12 +14,12 @@ import (
 )
 
 // grace is how long goroutines may take to end after a test.
-const grace = 5 * time.Second
+const grace = 3 * time.Second
 
 // labels numbers the checks of this process.
 var labels atomic.Uint64
 
-// LeakCheck fails a test that leaves a goroutine behind, five seconds after
+// LeakCheck fails a test that leaves a goroutine behind, three seconds after
 // its last cleanup: call it first. In a test that is not parallel every new
 // goroutine counts. In a parallel one, where others start theirs meanwhile,
 // those count that the test's own goroutine started, directly or through

@@ -78,15 +78,11 @@ func (m *mailbox) next() {
 		case *actor.ResumeMailbox:
 			m.suspended = false
 		default:
-			m.sim.begin(l.from, m.id, l.msg)
-			m.process(l.msg, m.invoker.InvokeSystemMessage)
-			m.sim.end()
+			m.process(l, m.invoker.InvokeSystemMessage)
 		}
 	case !m.suspended && !m.sim.closing && m.user.len() > 0:
 		l := m.user.pop()
-		m.sim.begin(l.from, m.id, l.msg)
-		m.process(l.msg, m.invokeUser)
-		m.sim.end()
+		m.process(l, m.invokeUser)
 	}
 }
 
@@ -99,20 +95,27 @@ func (m *mailbox) schedule() {
 	m.sim.pool.toss(entry{kind: turn, box: m})
 }
 
-// process runs the actor. A panic goes to its supervisor.
-func (m *mailbox) process(msg any, invoke func(any)) {
+// process is one delivery.
+func (m *mailbox) process(l letter, invoke func(any)) {
+	n := m.sim.begin(l.from, m.id, l.msg)
+	m.run(n, l.msg, invoke)
+	m.sim.end()
+}
+
+// run runs the actor. A panic goes to its supervisor.
+func (m *mailbox) run(n uint64, msg any, invoke func(any)) {
 	s := m.sim
-	outer := s.running
 	s.running = m
 	defer func() {
 		if reason := recover(); reason != nil {
-			s.trace.note(panicked)
-			if err, ok := reason.(runtime.Error); ok { // a bug whatever the test is about
-				s.t.Logf("%v: %s panicked at %s: %v\n%s", s.elapsed, m.id, s.name(msg).text, err, debug.Stack())
+			s.trace.note(n, panicked)
+			if err, ok := reason.(runtime.Error); ok { // a bug, whatever the test is about
+				name := s.name(actor.UnwrapEnvelopeMessage(msg))
+				s.t.Logf("%v: %s panicked at %s: %v\n%s", s.elapsed, m.id, name.text, err, debug.Stack())
 			}
 			m.invoker.EscalateFailure(reason, msg)
 		}
-		s.running = outer
+		s.running = nil
 	}()
 	invoke(msg)
 }

@@ -97,21 +97,14 @@ func (s *Sim) Fail(format string, args ...any) {
 func (s *Sim) runUntil(cond func() bool, limit time.Duration, format string, args ...any) {
 	s.t.Helper()
 	until := s.elapsed + limit
-	for !cond() {
-		switch {
-		case s.step() || s.jump(until):
-		case s.broken:
-			return
-		case len(s.timers) == 0:
-			s.Fail(format+", and nothing is left to happen", args...)
-			return
-		default:
-			s.Fail(format+" within %v of virtual time", append(args, limit)...)
-			return
+	for !cond() && !s.broken {
+		if s.elapsed <= until && (s.step() || s.jump(until)) || s.broken { // Step moves the clock too
+			continue
 		}
-		if s.elapsed > until { // Step moves the clock too
+		if len(s.pool.ready) == 0 && len(s.timers) == 0 {
+			s.Fail(format+", and nothing is left to happen", args...)
+		} else {
 			s.Fail(format+" within %v of virtual time", append(args, limit)...)
-			return
 		}
 	}
 }
@@ -127,8 +120,11 @@ func (s *Sim) jump(until time.Duration) bool {
 
 // step makes one thing happen and reports whether there was one.
 func (s *Sim) step() bool {
-	s.t.Helper()
 	if s.broken {
+		return false
+	}
+	if s.running != nil || s.checking {
+		s.Fail("the simulation cannot be run from inside an actor or a check")
 		return false
 	}
 	s.release()
@@ -165,21 +161,22 @@ func (s *Sim) deliver(e entry) {
 		box.receive()
 		return
 	}
-	s.begin(e.from, e.to.Id, e.payload)
+	n := s.begin(e.from, e.to.Id, e.payload)
 	if process == actor.Process(s.system.DeadLetter) { // else a future, or an answer to Ask
-		s.trace.note(deadLetter)
+		s.counts.DeadLetter++
+		s.trace.note(n, deadLetter)
 	}
 	s.end()
 }
 
-// begin and end enclose each delivery.
-func (s *Sim) begin(from, to string, msg any) {
+// begin opens a delivery and returns the number of its record.
+func (s *Sim) begin(from, to string, msg any) uint64 {
 	s.counts.Delivered++
-	s.record(from, to, msg)
+	return s.record(from, to, msg)
 }
 
+// end closes a delivery: time passes, and what must hold is checked.
 func (s *Sim) end() {
-	s.t.Helper()
 	s.elapsed += s.Step
 	s.instant++
 	if s.Step > 0 {
@@ -188,12 +185,14 @@ func (s *Sim) end() {
 	if s.closing || s.broken {
 		return
 	}
+	s.checking = true
 	for _, check := range s.checks {
 		if err := check(); err != nil {
 			s.Fail("invariant broken: %v", err)
-			return
+			break
 		}
 	}
+	s.checking = false
 	if s.instant > s.Limit {
 		s.Fail("livelock: more than %d deliveries at one instant of virtual time", s.Limit)
 	}

@@ -11,11 +11,11 @@ import (
 // seedFlag is registered in test binaries only, as only tests import this package.
 var seedFlag = flag.Uint64("seed", 0, "run simulations with this seed only")
 
-// Seeds returns the seeds a test runs with: 1 to n. The environment variable
+// Seeds returns the seeds a test runs with: 1 to n, at least one. The environment variable
 // TROUPE_SEEDS replaces n; the test flag -seed=N leaves the seed N alone.
 func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 	t.Helper()
-	lo, hi := uint64(1), uint64(max(n, 0))
+	lo, hi := uint64(1), uint64(max(n, 1))
 	if text := os.Getenv("TROUPE_SEEDS"); text != "" {
 		var err error
 		if hi, err = strconv.ParseUint(text, 10, 32); err != nil {
@@ -26,10 +26,7 @@ func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 		lo, hi = *seedFlag, *seedFlag
 	}
 	return func(yield func(uint64) bool) {
-		for seed := lo; seed <= hi; seed++ {
-			if !yield(seed) {
-				return
-			}
+		for seed := lo; yield(seed) && seed < hi; seed++ {
 		}
 	}
 }

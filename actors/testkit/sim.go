@@ -52,6 +52,7 @@ type Sim struct {
 	handing  bool     // a message of the pool is being put into a mailbox
 	adopting bool     // a spawn is being given the options already
 	closing  bool     // only stops are still processed
+	checking bool     // invariants are being evaluated
 	broken   bool     // the test has failed, nothing runs any more
 
 	trace trace
@@ -145,6 +146,12 @@ func (s *Sim) CrashAfter(pid *actor.PID, err error) { s.crashes[pid.Id] = crash{
 // Check adds an invariant. It is evaluated after every delivery, and an error
 // stops the run and fails the test.
 func (s *Sim) Check(invariant func() error) { s.checks = append(s.checks, invariant) }
+
+// Alive reports whether there is an actor of this name that has not stopped.
+func (s *Sim) Alive(pid *actor.PID) bool {
+	_, ok := s.system.ProcessRegistry.Get(pid)
+	return ok
+}
 
 // Idle returns Props of an actor that ignores everything.
 func Idle(s *Sim) *actor.Props {

@@ -49,8 +49,8 @@ func (s *Sim) Trace() []string {
 // time or order.
 func (s *Sim) Hash() uint64 { return s.trace.hash }
 
-// record adds to the trace.
-func (s *Sim) record(from, to string, msg any) {
+// record adds to the trace and returns the number of the record, from 1.
+func (s *Sim) record(from, to string, msg any) uint64 {
 	name := s.name(actor.UnwrapEnvelopeMessage(msg))
 	t := &s.trace
 	t.last[t.count%kept] = record{at: s.elapsed, from: from, to: to, name: name.text, msg: msg}
@@ -59,15 +59,18 @@ func (s *Sim) record(from, to string, msg any) {
 	t.mix(xxhash.Sum64String(from))
 	t.mix(xxhash.Sum64String(to))
 	t.mix(uint64(s.elapsed))
+	return t.count
 }
 
 func (t *trace) mix(x uint64) {
 	t.hash = bits.RotateLeft64(t.hash^x*0x9e3779b97f4a7c15, 31) * 0xc2b2ae3d27d4eb4f
 }
 
-// note adds to the latest record.
-func (t *trace) note(note string) {
-	t.last[(t.count-1)%kept].note = note
+// note adds to a record, if it is still kept: the n-th, from 1.
+func (t *trace) note(n uint64, note string) {
+	if t.count-n < kept {
+		t.last[(n-1)%kept].note = note
+	}
 	t.mix(xxhash.Sum64String(note))
 }
 
