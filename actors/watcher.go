@@ -15,15 +15,22 @@ import (
 // what got lost.
 const watchAgain = time.Second
 
-// watcher is the actor that stands in for a caller of WatchJob: it receives the
-// job's events and puts each one, in order and once, into a queue.
+// watcher is the actor that stands in for a caller of WatchJob.
 type watcher struct {
 	log      *zap.Logger
 	rim      actorkit.Rim
 	journal  *actor.PID
 	cursor   *messages.WatchJob
-	events   *eventQueue
+	on       func(*messages.JobEvent) // must not block
 	cancelTk func()
+}
+
+// WatcherProps describes an actor that calls on, from its Receive, with each
+// event of a job: in order, from the first, each once. On must not block.
+func WatcherProps(log *zap.Logger, rim actorkit.Rim, journal *actor.PID, job string, on func(*messages.JobEvent)) *actor.Props {
+	return actor.PropsFromProducer(func() actor.Actor {
+		return &watcher{log: log, rim: rim, journal: journal, cursor: &messages.WatchJob{JobId: job}, on: on}
+	}, actor.WithReceiverMiddleware(actorkit.Guard))
 }
 
 type watchTick struct{}
@@ -45,13 +52,21 @@ func (w *watcher) Receive(ctx actor.Context) {
 	}
 }
 
+// onJobEvent takes the event that comes next. The Journal leaves no gaps, so
+// anything else is a repeat, or follows one that got lost and comes again.
 func (w *watcher) onJobEvent(m *messages.JobEvent) {
 	incarnation, seq := m.GetJob().GetIncarnation(), m.GetSeq()
-	if incarnation < w.cursor.GetAfterIncarnation() || incarnation == w.cursor.GetAfterIncarnation() && seq <= w.cursor.GetAfterSeq() {
-		return // a repeat
+	next := w.cursor.GetAfterSeq() + 1
+	if incarnation > w.cursor.GetAfterIncarnation() {
+		next = 1
+	}
+	if incarnation < w.cursor.GetAfterIncarnation() || seq != next {
+		return
 	}
 	w.cursor.AfterIncarnation, w.cursor.AfterSeq = incarnation, seq
-	w.events.put(m)
+	if m.GetWhat() != nil { // an empty one stands for one that the Journal has dropped
+		w.on(m)
+	}
 }
 
 // eventQueue hands events from an actor, which must not wait, to a caller that

@@ -654,8 +654,9 @@ func (x *FunctionLost) GetFailure() *Failure {
 
 // ReleaseTensors (command) lets a host drop what a job no longer needs: every
 // answer of steps up to and including `step`, but those kept. TrainJob to
-// FunctionHost after each merge and at the end; not answered: the next one
-// says the same and more.
+// FunctionHost after each merge and at the end. Not answered, since the next
+// one says the same and more; the last one, with everything set, is answered by
+// ReleaseTensorsReply.
 type ReleaseTensors struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          *AttemptRef            `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`              // function and attempt unset
@@ -714,6 +715,59 @@ func (x *ReleaseTensors) GetEverything() bool {
 		return x.Everything
 	}
 	return false
+}
+
+// ReleaseTensorsReply answers ReleaseTensors with everything set.
+type ReleaseTensorsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseTensorsReply) Reset() {
+	*x = ReleaseTensorsReply{}
+	mi := &file_messages_invocation_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseTensorsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseTensorsReply) ProtoMessage() {}
+
+func (x *ReleaseTensorsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_invocation_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseTensorsReply.ProtoReflect.Descriptor instead.
+func (*ReleaseTensorsReply) Descriptor() ([]byte, []int) {
+	return file_messages_invocation_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReleaseTensorsReply) GetJob() *JobRef {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *ReleaseTensorsReply) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 var File_messages_invocation_proto protoreflect.FileDescriptor
@@ -784,7 +838,10 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\x04keep\x18\x02 \x03(\tR\x04keep\x12\x1e\n" +
 	"\n" +
 	"everything\x18\x03 \x01(\bR\n" +
-	"everythingB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"everything\"T\n" +
+	"\x13ReleaseTensorsReply\x12)\n" +
+	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04nodeB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_invocation_proto_rawDescOnce sync.Once
@@ -798,48 +855,51 @@ func file_messages_invocation_proto_rawDescGZIP() []byte {
 	return file_messages_invocation_proto_rawDescData
 }
 
-var file_messages_invocation_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_messages_invocation_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_messages_invocation_proto_goTypes = []any{
-	(*RoundPlan)(nil),        // 0: troupe.messages.RoundPlan
-	(*Invoke)(nil),           // 1: troupe.messages.Invoke
-	(*InvokeAccepted)(nil),   // 2: troupe.messages.InvokeAccepted
-	(*Invoked)(nil),          // 3: troupe.messages.Invoked
-	(*InvokeFailed)(nil),     // 4: troupe.messages.InvokeFailed
-	(*CancelInvocation)(nil), // 5: troupe.messages.CancelInvocation
-	(*FunctionFinished)(nil), // 6: troupe.messages.FunctionFinished
-	(*FunctionLost)(nil),     // 7: troupe.messages.FunctionLost
-	(*ReleaseTensors)(nil),   // 8: troupe.messages.ReleaseTensors
-	nil,                      // 9: troupe.messages.RoundPlan.ArgsEntry
-	(*TensorRef)(nil),        // 10: troupe.messages.TensorRef
-	(*ChaosPlan)(nil),        // 11: troupe.messages.ChaosPlan
-	(*AttemptRef)(nil),       // 12: troupe.messages.AttemptRef
-	(*Range)(nil),            // 13: troupe.messages.Range
-	(*Failure)(nil),          // 14: troupe.messages.Failure
+	(*RoundPlan)(nil),           // 0: troupe.messages.RoundPlan
+	(*Invoke)(nil),              // 1: troupe.messages.Invoke
+	(*InvokeAccepted)(nil),      // 2: troupe.messages.InvokeAccepted
+	(*Invoked)(nil),             // 3: troupe.messages.Invoked
+	(*InvokeFailed)(nil),        // 4: troupe.messages.InvokeFailed
+	(*CancelInvocation)(nil),    // 5: troupe.messages.CancelInvocation
+	(*FunctionFinished)(nil),    // 6: troupe.messages.FunctionFinished
+	(*FunctionLost)(nil),        // 7: troupe.messages.FunctionLost
+	(*ReleaseTensors)(nil),      // 8: troupe.messages.ReleaseTensors
+	(*ReleaseTensorsReply)(nil), // 9: troupe.messages.ReleaseTensorsReply
+	nil,                         // 10: troupe.messages.RoundPlan.ArgsEntry
+	(*TensorRef)(nil),           // 11: troupe.messages.TensorRef
+	(*ChaosPlan)(nil),           // 12: troupe.messages.ChaosPlan
+	(*AttemptRef)(nil),          // 13: troupe.messages.AttemptRef
+	(*Range)(nil),               // 14: troupe.messages.Range
+	(*Failure)(nil),             // 15: troupe.messages.Failure
+	(*JobRef)(nil),              // 16: troupe.messages.JobRef
 }
 var file_messages_invocation_proto_depIdxs = []int32{
-	10, // 0: troupe.messages.RoundPlan.model:type_name -> troupe.messages.TensorRef
-	9,  // 1: troupe.messages.RoundPlan.args:type_name -> troupe.messages.RoundPlan.ArgsEntry
-	11, // 2: troupe.messages.RoundPlan.chaos:type_name -> troupe.messages.ChaosPlan
-	12, // 3: troupe.messages.Invoke.attempt:type_name -> troupe.messages.AttemptRef
+	11, // 0: troupe.messages.RoundPlan.model:type_name -> troupe.messages.TensorRef
+	10, // 1: troupe.messages.RoundPlan.args:type_name -> troupe.messages.RoundPlan.ArgsEntry
+	12, // 2: troupe.messages.RoundPlan.chaos:type_name -> troupe.messages.ChaosPlan
+	13, // 3: troupe.messages.Invoke.attempt:type_name -> troupe.messages.AttemptRef
 	0,  // 4: troupe.messages.Invoke.plan:type_name -> troupe.messages.RoundPlan
-	13, // 5: troupe.messages.Invoke.ranges:type_name -> troupe.messages.Range
-	10, // 6: troupe.messages.Invoke.optimizer:type_name -> troupe.messages.TensorRef
-	12, // 7: troupe.messages.InvokeAccepted.attempt:type_name -> troupe.messages.AttemptRef
-	12, // 8: troupe.messages.Invoked.attempt:type_name -> troupe.messages.AttemptRef
-	10, // 9: troupe.messages.Invoked.model:type_name -> troupe.messages.TensorRef
-	10, // 10: troupe.messages.Invoked.optimizer:type_name -> troupe.messages.TensorRef
-	12, // 11: troupe.messages.InvokeFailed.attempt:type_name -> troupe.messages.AttemptRef
-	14, // 12: troupe.messages.InvokeFailed.failure:type_name -> troupe.messages.Failure
-	12, // 13: troupe.messages.CancelInvocation.attempt:type_name -> troupe.messages.AttemptRef
+	14, // 5: troupe.messages.Invoke.ranges:type_name -> troupe.messages.Range
+	11, // 6: troupe.messages.Invoke.optimizer:type_name -> troupe.messages.TensorRef
+	13, // 7: troupe.messages.InvokeAccepted.attempt:type_name -> troupe.messages.AttemptRef
+	13, // 8: troupe.messages.Invoked.attempt:type_name -> troupe.messages.AttemptRef
+	11, // 9: troupe.messages.Invoked.model:type_name -> troupe.messages.TensorRef
+	11, // 10: troupe.messages.Invoked.optimizer:type_name -> troupe.messages.TensorRef
+	13, // 11: troupe.messages.InvokeFailed.attempt:type_name -> troupe.messages.AttemptRef
+	15, // 12: troupe.messages.InvokeFailed.failure:type_name -> troupe.messages.Failure
+	13, // 13: troupe.messages.CancelInvocation.attempt:type_name -> troupe.messages.AttemptRef
 	3,  // 14: troupe.messages.FunctionFinished.answer:type_name -> troupe.messages.Invoked
-	12, // 15: troupe.messages.FunctionLost.attempt:type_name -> troupe.messages.AttemptRef
-	14, // 16: troupe.messages.FunctionLost.failure:type_name -> troupe.messages.Failure
-	12, // 17: troupe.messages.ReleaseTensors.step:type_name -> troupe.messages.AttemptRef
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	13, // 15: troupe.messages.FunctionLost.attempt:type_name -> troupe.messages.AttemptRef
+	15, // 16: troupe.messages.FunctionLost.failure:type_name -> troupe.messages.Failure
+	13, // 17: troupe.messages.ReleaseTensors.step:type_name -> troupe.messages.AttemptRef
+	16, // 18: troupe.messages.ReleaseTensorsReply.job:type_name -> troupe.messages.JobRef
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_messages_invocation_proto_init() }
@@ -855,7 +915,7 @@ func file_messages_invocation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_invocation_proto_rawDesc), len(file_messages_invocation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

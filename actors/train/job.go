@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	repeatEvery   = time.Second     // of all that has not been answered
-	sizeTimeout   = 2 * time.Second // after which N stays
-	effectRetries = 5               // of a merge or a save that the machine refuses
+	repeatEvery   = time.Second      // of all that has not been answered
+	lingerFor     = 30 * time.Second // after the end, for hosts to answer
+	sizeTimeout   = 2 * time.Second  // after which N stays
+	effectRetries = 5                // of a merge or a save that the machine refuses
 )
 
 // Models stores results. Save is called off the actor and may be repeated.
@@ -74,6 +75,7 @@ type job struct {
 	failures int              // of the running effect, in a row
 	ended    *messages.JobFinished
 	accepted bool // the ParameterServer knows the end
+	endedAt  time.Time
 	cancelTk func()
 
 	work       context.Context // of slow work; ends with the actor
@@ -119,6 +121,8 @@ func (j *job) Receive(ctx actor.Context) {
 		j.onStopJob(ctx, m)
 	case *messages.JobFinishedReply:
 		j.accepted = j.accepted || m.GetJob().GetIncarnation() == j.state.ref.GetIncarnation()
+	case *messages.ReleaseTensorsReply:
+		j.onReleased(m)
 	case *messages.JobEventReply:
 		j.outbox.Acknowledge(m)
 	case *merged:
@@ -169,7 +173,7 @@ func (j *job) proceed(ctx actor.Context) {
 	}
 	if j.ended == nil {
 		j.dispatch(ctx)
-	} else if j.accepted && j.outbox.Empty() {
+	} else if j.accepted && j.outbox.Empty() && len(j.nodes) == 0 {
 		ctx.Stop(ctx.Self())
 	}
 	j.post(ctx)
@@ -298,9 +302,7 @@ func (j *job) onTick(ctx actor.Context) {
 	j.outbox.Repeat(ctx, j.deps.Journal())
 	switch {
 	case j.ended != nil:
-		if !j.accepted {
-			ctx.Request(ctx.Parent(), j.ended)
-		}
+		j.tellEnd(ctx)
 	case j.state.sizing:
 		j.requestParallelism(ctx)
 	}
@@ -426,13 +428,30 @@ func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Fai
 	result := j.result(phase, failure, url)
 	j.ended = &messages.JobFinished{Job: j.state.ref, Result: result}
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}})
+	j.endedAt = j.deps.Rim.Now()
+	j.tidy()
+	j.tellEnd(ctx)
+	j.log.Info("job ended", zap.Stringer("phase", phase), zap.String("error", failure.GetText()))
+}
+
+// tellEnd says that the job has ended to whoever has not answered yet.
+func (j *job) tellEnd(ctx actor.Context) {
+	if !j.accepted {
+		ctx.Request(ctx.Parent(), j.ended)
+	}
+	if j.deps.Rim.Now().Sub(j.endedAt) >= lingerFor {
+		clear(j.nodes) // gone, and their tensors with them
+	}
 	j.release(ctx, &messages.ReleaseTensors{
 		Step:       &messages.AttemptRef{Job: j.state.ref, Epoch: j.state.epoch, Round: j.state.round},
 		Everything: true,
 	})
-	j.tidy()
-	ctx.Request(ctx.Parent(), j.ended)
-	j.log.Info("job ended", zap.Stringer("phase", phase), zap.String("error", failure.GetText()))
+}
+
+func (j *job) onReleased(m *messages.ReleaseTensorsReply) {
+	if j.ended != nil && m.GetJob().GetIncarnation() == j.state.ref.GetIncarnation() {
+		delete(j.nodes, m.GetNode())
+	}
 }
 
 func (j *job) result(phase messages.Phase, failure *messages.Failure, url string) *messages.JobResult {
@@ -444,7 +463,7 @@ func (j *job) result(phase messages.Phase, failure *messages.Failure, url string
 // release tells every host that may hold tensors of the job what may go.
 func (j *job) release(ctx actor.Context, m *messages.ReleaseTensors) {
 	for node := range j.nodes {
-		ctx.Send(j.deps.Host(node), m)
+		ctx.Request(j.deps.Host(node), m)
 	}
 }
 

@@ -1,0 +1,121 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/actors/host"
+	"github.com/troupe-ml/troupe/actors/invoker"
+	"github.com/troupe-ml/troupe/actors/journal"
+	"github.com/troupe-ml/troupe/actors/paramserver"
+	"github.com/troupe-ml/troupe/actors/scheduler"
+	"github.com/troupe-ml/troupe/actors/train"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+)
+
+// Names of the actors at the top, the same on every node.
+const (
+	schedulerName       = "scheduler"
+	parameterServerName = "paramserver"
+	hostName            = "host"
+	journalName         = "journal"
+)
+
+// TreeDeps is what the actors of one node touch of the world.
+type TreeDeps struct {
+	Log     *zap.Logger
+	Rim     actorkit.Rim
+	Node    string // its name
+	Boot    string // new each time the node starts
+	Slots   int
+	Policy  scheduler.Policy
+	NewID   func() string // of jobs
+	Runner  host.Runner
+	Space   plane.Space
+	Models  train.Models
+	Options []actor.PropsOption // of every actor
+}
+
+// Tree is the actors of one node:
+//
+//	Scheduler
+//	ParameterServer
+//	  TrainJob
+//	    FunctionInvoker
+//	FunctionHost
+//	Journal
+type Tree struct {
+	Scheduler, ParameterServer, Host, Journal *actor.PID
+}
+
+// Spawner spawns named actors: an actor system's root, or a simulator.
+type Spawner interface {
+	SpawnNamed(props *actor.Props, name string) (*actor.PID, error)
+}
+
+// SpawnTree spawns the actors of a node. Whoever is sent to is spawned before
+// whoever sends: a message to a name that is just being spawned is a crash of
+// the sender.
+func SpawnTree(spawner Spawner, d TreeDeps) (*Tree, error) {
+	t := &Tree{}
+	top := []struct {
+		name string
+		pid  **actor.PID
+		make func() *actor.Props
+	}{
+		{journalName, &t.Journal, func() *actor.Props {
+			return journal.Props(journal.Deps{Log: d.Log, Options: d.Options})
+		}},
+		{schedulerName, &t.Scheduler, func() *actor.Props { return schedulerProps(t, d) }},
+		{parameterServerName, &t.ParameterServer, func() *actor.Props { return parameterServerProps(t, d) }},
+		{hostName, &t.Host, func() *actor.Props { return hostProps(t, d) }},
+	}
+	for _, a := range top {
+		pid, err := spawner.SpawnNamed(a.make(), a.name)
+		if err != nil {
+			return nil, err
+		}
+		*a.pid = pid
+	}
+	return t, nil
+}
+
+func schedulerProps(t *Tree, d TreeDeps) *actor.Props {
+	return scheduler.Props(scheduler.Deps{
+		Log: d.Log, Rim: d.Rim, Policy: d.Policy, NewID: d.NewID, Options: d.Options,
+		ParameterServer: func() *actor.PID { return t.ParameterServer },
+		Journal:         func() *actor.PID { return t.Journal },
+	})
+}
+
+func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
+	jobDeps := trainDeps(t, d)
+	return paramserver.Props(paramserver.Deps{
+		Log: d.Log, Rim: d.Rim, Options: d.Options,
+		Scheduler: func() *actor.PID { return t.Scheduler },
+		Job: func(ref *messages.JobRef, start *messages.StartJob) *actor.Props {
+			return train.Props(ref, start, jobDeps)
+		},
+	})
+}
+
+func trainDeps(t *Tree, d TreeDeps) train.Deps {
+	host := func(string) *actor.PID { return t.Host } // there is one
+	return train.Deps{
+		Log: d.Log, Rim: d.Rim, Space: d.Space, Models: d.Models, Options: d.Options,
+		Invoker:   invoker.Props(invoker.Deps{Log: d.Log, Rim: d.Rim, Host: host, Options: d.Options}),
+		Host:      host,
+		Scheduler: func() *actor.PID { return t.Scheduler },
+		Journal:   func() *actor.PID { return t.Journal },
+	}
+}
+
+func hostProps(t *Tree, d TreeDeps) *actor.Props {
+	return host.Props(host.Deps{
+		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots,
+		Runner: d.Runner, Tensors: d.Space, Options: d.Options,
+		Scheduler: func() *actor.PID { return t.Scheduler },
+	})
+}

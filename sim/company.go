@@ -1,0 +1,116 @@
+// Package sim runs the whole company on a virtual clock and one goroutine: the
+// real actors of one node, functions that cost, crash, hang and answer garbage
+// as a seed says, and messages that get lost, repeated and late.
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/actors/scheduler"
+	"github.com/troupe-ml/troupe/actors/testkit"
+	"github.com/troupe-ml/troupe/functions/fake"
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+)
+
+// Config is a company to simulate.
+type Config struct {
+	Slots     int
+	Policy    scheduler.Policy
+	Functions fake.Config // Sleep stays nil: time is virtual
+	Data      Data
+	Log       *zap.Logger
+}
+
+// Company is a simulated company of one node.
+type Company struct {
+	Sim    *testkit.Sim
+	Tree   *actors.Tree
+	Space  *plane.Memory
+	Models *Models
+	Runner *Runner
+
+	config Config
+	ids    int
+	keys   int
+	born   []*actor.PID // every actor so far
+}
+
+// New spawns the actors of one node in a simulation.
+func New(s *testkit.Sim, config Config) (*Company, error) {
+	c := &Company{Sim: s, config: config, Space: plane.NewMemory("local"), Models: &Models{saved: map[string]Saved{}}}
+	c.Runner = newRunner(s, config, c.Space)
+	var err error
+	c.Tree, err = actors.SpawnTree(spawner{s}, actors.TreeDeps{
+		Log: config.Log, Rim: s.Rim(), Node: "local", Boot: "boot", Slots: config.Slots,
+		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models,
+		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.born = append(c.born, ctx.Self()) })},
+	})
+	return c, err
+}
+
+// Submit queues a job and returns its id.
+func (c *Company) Submit(asked *messages.TrainTask) (string, error) {
+	resolved, err := task.Resolve(asked)
+	if err != nil {
+		return "", err
+	}
+	resolved.DatasetName, resolved.DatasetDigest = resolved.GetDataset(), "digest"
+	resolved.TrainSamples, resolved.TestSamples = uint64(c.config.Data.Train), uint64(c.config.Data.Test)
+	c.keys++
+	reply := testkit.Ask[*messages.SubmitJobReply](c.Sim, c.Tree.Scheduler, &messages.SubmitJob{Key: fmt.Sprint(c.keys), Task: resolved})
+	return reply.GetJobId(), nil
+}
+
+// Watch records the events of a job as a watcher sees them: in order, each
+// once, whatever the messages suffer.
+func (c *Company) Watch(id string) *Watch {
+	w := &Watch{}
+	c.Sim.Spawn("watch-"+id, actors.WatcherProps(c.config.Log, c.Sim.Rim(), c.Tree.Journal, id, w.add))
+	return w
+}
+
+// Watch is what a watcher of a job has seen.
+type Watch struct {
+	Events []*messages.JobEvent
+	Result *messages.JobResult // nil until the job has ended
+}
+
+func (w *Watch) add(e *messages.JobEvent) {
+	w.Events = append(w.Events, e)
+	if ended := e.GetEnded(); ended != nil {
+		w.Result = ended.GetResult()
+	}
+}
+
+// Ended reports whether the job has.
+func (w *Watch) Ended() bool { return w.Result != nil }
+
+// Invokers returns the FunctionInvokers that live now, oldest first.
+func (c *Company) Invokers() []*actor.PID {
+	var alive []*actor.PID
+	for _, pid := range c.born {
+		if strings.Count(pid.GetId(), "/") == 2 && c.Sim.Alive(pid) { // paramserver/job/invoker
+			alive = append(alive, pid)
+		}
+	}
+	return alive
+}
+
+func (c *Company) newID() string {
+	c.ids++
+	return fmt.Sprintf("job%d", c.ids)
+}
+
+// spawner spawns into a simulation.
+type spawner struct{ sim *testkit.Sim }
+
+func (s spawner) SpawnNamed(props *actor.Props, name string) (*actor.PID, error) {
+	return s.sim.Spawn(name, props), nil
+}

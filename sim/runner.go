@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors/host"
+	"github.com/troupe-ml/troupe/actors/testkit"
+	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/functions/fake"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+)
+
+// Runner runs attempts on virtual time. What an attempt does is done when it
+// starts, with the code that real hosts use; its end comes when its time is up.
+type Runner struct {
+	sim      *testkit.Sim
+	space    plane.Space
+	executor *host.Executor
+	runtime  *timed
+	nonce    uint64
+
+	Running int // attempts that run now
+	Most    int // that ever ran at once
+	Started int
+}
+
+var _ host.Runner = (*Runner)(nil)
+
+func newRunner(s *testkit.Sim, config Config, space plane.Space) *Runner {
+	r := &Runner{sim: s, space: space, runtime: &timed{Runtime: fake.New(config.Functions), config: config.Functions}}
+	r.executor = &host.Executor{
+		Runtimes: []functions.Runtime{r.runtime}, Space: space, Datasets: config.Data,
+		Nonce: func() uint64 { r.nonce++; return r.nonce },
+	}
+	return r
+}
+
+// Start implements host.Runner.
+func (r *Runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func()) {
+	r.Running++
+	r.Started++
+	r.Most = max(r.Most, r.Running)
+	answer, err := r.executor.Execute(context.Background(), inv, slot)
+	plan := r.runtime.last
+	over := false
+	end := func(answer *messages.Invoked, err error) {
+		if !over {
+			over = true
+			r.Running--
+			done(answer, err)
+		}
+	}
+	if !plan.Hang {
+		r.sim.At(plan.Took, func() { end(answer, err) })
+	}
+	return func() {
+		r.sim.At(cancelTakes, func() {
+			if !over {
+				r.discard(answer)
+			}
+			end(nil, fmt.Errorf("cancelled: %w", context.Canceled))
+		})
+	}
+}
+
+// cancelTakes is how long a function takes to heed its context.
+const cancelTakes = 5 * time.Millisecond
+
+func (r *Runner) discard(answer *messages.Invoked) {
+	for _, ref := range []*messages.TensorRef{answer.GetModel(), answer.GetOptimizer()} {
+		if ref != nil {
+			_ = r.space.Remove(ref.GetKey()) // memory: cannot fail
+		}
+	}
+}
+
+// timed is a fake runtime that notes what each run would have taken.
+type timed struct {
+	*fake.Runtime
+	config fake.Config
+	last   fake.Behaviour
+}
+
+var _ functions.Runtime = (*timed)(nil)
+
+// Run implements functions.Runtime.
+func (t *timed) Run(ctx context.Context, inv functions.Invocation) (functions.Answer, error) {
+	t.last = t.config.Plan(inv)
+	if t.last.Hang {
+		return functions.Answer{}, context.Canceled // its end, once somebody cancels it
+	}
+	return t.Runtime.Run(ctx, inv)
+}
