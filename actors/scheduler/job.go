@@ -41,7 +41,7 @@ type job struct {
 	acked  uint64            // the newest seq that the job is known to know
 
 	past      []Measurement                     // comparable epochs, oldest first, at most maxPast
-	disturbed bool                              // slots changed within the epoch that runs
+	disturbed bool                              // slots were gained within the epoch that runs
 	answered  *messages.RequestParallelismReply // the last one; nil: none
 	clamped   bool                              // one warning about the policy has been given
 }

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-
-	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/actors/scheduler"
 	"github.com/troupe-ml/troupe/actors/testkit"
@@ -101,6 +100,13 @@ func TestEveryJobEndsAndNoneStartsTwice(t *testing.T) {
 			queued, outboxes := w.kept()
 			return queued == 0 && outboxes == 0 && len(w.alive) == 0
 		}, time.Minute)
+		w.sim.Faults = testkit.Faults{}
+		w.sim.Advance(10 * time.Second)
+		w.sim.Cut = func(_, _ *actor.PID, msg any) bool { // and all is quiet, but for the hosts
+			require.IsType(t, &messages.HostReported{}, msg)
+			return false
+		}
+		w.sim.Advance(10 * time.Second)
 	})
 }
 

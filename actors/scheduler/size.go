@@ -70,7 +70,6 @@ func (s *state) lose(j *job, before uint32) {
 			j.n = s.clamp(j, min(j.n, left))
 		}
 	}
-	j.disturbed = true
 	s.resized(j)
 }
 
