@@ -32,12 +32,14 @@ type Deps struct {
 // which it supervises itself; see the package comment.
 func Props(deps Deps) *actor.Props {
 	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
-	return actor.PropsFromProducer(func() actor.Actor {
-		return &server{
-			deps: deps, state: newState(),
-			children: map[string]*messages.JobRef{}, pids: map[string]*actor.PID{}, outboxes: map[string]*actorkit.Outbox{},
-		}
-	}, opts...)
+	return actor.PropsFromProducer(func() actor.Actor { return newServer(deps) }, opts...)
+}
+
+func newServer(deps Deps) *server {
+	return &server{
+		deps: deps, state: newState(),
+		children: map[string]*messages.JobRef{}, pids: map[string]*actor.PID{}, outboxes: map[string]*actorkit.Outbox{},
+	}
 }
 
 // server runs only inside Receive and HandleFailure.

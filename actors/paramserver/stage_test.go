@@ -1,0 +1,105 @@
+package paramserver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/actors/paramserver"
+	"github.com/troupe-ml/troupe/actors/testkit"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// stage is a ParameterServer between a played Scheduler and Journal. Its jobs
+// are children that record what they are sent and end or crash as told.
+type stage struct {
+	sim       *testkit.Sim
+	server    *actor.PID
+	scheduler *testkit.Probe
+	journal   *testkit.Probe
+	kept      func() (jobs, outboxes int)
+
+	born  []*messages.JobRef                   // incarnations, in the order they began
+	ages  []time.Time                          // when
+	sizes []*messages.JobSize                  // with which they began
+	got   []any                                // what children were sent
+	act   func(ref *messages.JobRef) actorFunc // what a child does; nil: nothing
+}
+
+type actorFunc func(ctx actor.Context)
+
+func newStage(t testing.TB, seed uint64) *stage {
+	s := &stage{sim: testkit.New(t, seed)}
+	s.scheduler, s.journal = s.sim.Probe("scheduler"), s.sim.Probe("journal")
+	s.server = s.sim.Spawn("paramserver", paramserver.Observed(paramserver.Deps{
+		Log: zap.NewNop(), Rim: s.sim.Rim(), Job: s.job,
+		Scheduler: func() *actor.PID { return s.scheduler.PID },
+		Journal:   func() *actor.PID { return s.journal.PID },
+	}, func(check func() error, kept func() (int, int)) {
+		s.sim.Check(check)
+		s.kept = kept
+	}))
+	return s
+}
+
+func (s *stage) job(ref *messages.JobRef, start *messages.StartJob) *actor.Props {
+	var act actorFunc
+	if s.act != nil {
+		act = s.act(ref)
+	}
+	return actor.PropsFromFunc(func(ctx actor.Context) {
+		switch m := ctx.Message().(type) {
+		case *actor.Started:
+			s.born, s.sizes, s.ages = append(s.born, ref), append(s.sizes, start.GetSize()), append(s.ages, s.sim.Now())
+		case *actor.Stopping, *actor.Stopped:
+		case *messages.JobFinishedReply:
+			s.got = append(s.got, m)
+			ctx.Stop(ctx.Self())
+			return
+		case *messages.ResizeJob:
+			s.got = append(s.got, m)
+			ctx.Respond(&messages.ResizeJobReply{Job: ref, Seq: m.GetSize().GetSeq()})
+		case *messages.StopJob:
+			s.got = append(s.got, m)
+			ctx.Respond(&messages.StopJobReply{})
+		}
+		if act != nil {
+			act(ctx)
+		}
+	})
+}
+
+// child returns the child that runs an incarnation.
+func child(id string) *actor.PID { return actor.NewPID("nonhost", "paramserver/"+id) }
+
+// incarnations returns the numbers of those that began.
+func (s *stage) incarnations() []uint64 {
+	var out []uint64
+	for _, ref := range s.born {
+		out = append(out, ref.GetIncarnation())
+	}
+	return out
+}
+
+// start asks for a job as the Scheduler does, with a size of this number.
+func (s *stage) start(id string, term, seq uint64) *messages.StartJobReply {
+	return testkit.Ask[*messages.StartJobReply](s.sim, s.server, startJob(id, term, seq))
+}
+
+func startJob(id string, term, seq uint64) *messages.StartJob {
+	return &messages.StartJob{JobId: id, Task: &messages.TrainTask{Options: &messages.TrainOptions{Merge: "average"}}, Size: size(term, seq)}
+}
+
+func size(term, seq uint64) *messages.JobSize {
+	return &messages.JobSize{Term: term, Seq: seq, Parallelism: 2, Grants: []*messages.SlotGrant{{Node: "n1", Slots: uint32(seq)}}}
+}
+
+func ref(id string, incarnation uint64) *messages.JobRef {
+	return &messages.JobRef{Id: id, Incarnation: incarnation}
+}
+
+func finished(id string, incarnation uint64, phase messages.Phase) *messages.JobFinished {
+	return &messages.JobFinished{Job: ref(id, incarnation), Result: &messages.JobResult{Phase: phase}}
+}
