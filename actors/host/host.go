@@ -120,15 +120,16 @@ func (h *host) Receive(ctx actor.Context) {
 func (h *host) onStarted(ctx actor.Context) {
 	h.estate.boots++
 	h.boot = fmt.Sprintf("%s.%d", h.deps.Boot, h.estate.boots)
-	h.state = newState(h.deps.Slots, h.estate.runs)
-	for _, r := range h.estate.runs {
+	left := h.estate.runs
+	h.estate.runs = nil
+	h.state = newState(h.deps.Slots, left)
+	for _, r := range left {
 		if r.result.Load() != nil { // else it will say so
 			h.onRunEnded(r)
 			continue
 		}
 		h.after(ctx, grace, &graceEnded{r})
 	}
-	h.estate.runs = nil
 	h.state.changed = true
 	h.tickAgain(ctx)
 }
