@@ -1,4 +1,4 @@
-package journal
+package journal_test
 
 import (
 	"fmt"
@@ -7,11 +7,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-ml/troupe/actors/journal"
 	"github.com/troupe-ml/troupe/messages"
 )
-
-// These tests drive the decisions directly; those through the actor are in
-// journal_test.go.
 
 func event(id string, incarnation, seq uint64) *messages.JobEvent {
 	return &messages.JobEvent{
@@ -74,22 +72,22 @@ func TestEventsAreShownInOrderOnce(t *testing.T) {
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newState()
+			s := journal.NewState()
 			for i, step := range steps {
-				answered, shown, skipped := s.add(event("j", step.incarnation, step.seq))
+				answered, shown, skipped := s.Add(event("j", step.incarnation, step.seq))
 				require.Equal(t, step.answered, answered, "step %d", i)
 				require.Equal(t, step.shown, places(shown), "step %d", i)
 				require.Zero(t, skipped)
-				require.NoError(t, s.check())
+				require.NoError(t, s.Check())
 			}
 		})
 	}
 }
 
 func TestWatchersGetWhatIsBeyondTheirCursor(t *testing.T) {
-	s := newState()
+	s := journal.NewState()
 	for _, e := range []*messages.JobEvent{event("j", 0, 1), event("j", 1, 1), event("j", 1, 2), event("j", 2, 1)} {
-		s.add(e)
+		s.Add(e)
 	}
 	tests := map[string]struct {
 		incarnation, seq uint64
@@ -102,114 +100,124 @@ func TestWatchersGetWhatIsBeyondTheirCursor(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := s.after(&messages.WatchJob{JobId: "j", AfterIncarnation: test.incarnation, AfterSeq: test.seq})
+			got := s.After(&messages.WatchJob{JobId: "j", AfterIncarnation: test.incarnation, AfterSeq: test.seq})
 			require.Equal(t, test.want, places(got))
 		})
 	}
-	require.Empty(t, s.after(&messages.WatchJob{JobId: "unheard of"}))
+	require.Empty(t, s.After(&messages.WatchJob{JobId: "unheard of"}))
 }
 
 func TestAGapThatTheSenderCannotFillIsGivenUp(t *testing.T) {
-	s := newState()
-	for range patience {
-		answered, shown, skipped := s.add(event("j", 1, 57))
+	s := journal.NewState()
+	for range journal.Patience {
+		answered, shown, skipped := s.Add(event("j", 1, 57))
 		require.Zero(t, answered)
 		require.Empty(t, shown)
 		require.Zero(t, skipped)
-		s.add(event("j", 1, 58)) // later ones do not count
+		s.Add(event("j", 1, 58)) // later ones do not count
 	}
-	answered, shown, skipped := s.add(event("j", 1, 57))
+	answered, shown, skipped := s.Add(event("j", 1, 57))
 	require.EqualValues(t, 58, answered)
 	require.Len(t, shown, 58)
 	require.Equal(t, []string{"1/1", "1/2"}, places(shown[:2]), "empty ones")
 	require.Equal(t, []string{"1/57", "1/58"}, places(shown[56:]))
-	require.Equal(t, places(shown), places(s.after(&messages.WatchJob{JobId: "j"})), "again for who asks")
+	require.Equal(t, places(shown), places(s.After(&messages.WatchJob{JobId: "j"})), "again for who asks")
 	require.EqualValues(t, 56, skipped)
-	require.NoError(t, s.check())
+	require.NoError(t, s.Check())
 }
 
 func TestOfTooManyEventsTheOldestRoundsGoFirst(t *testing.T) {
-	s := newState()
-	s.add(event("j", 1, 1))
-	s.add(merged("j", 1, 2))
-	s.add(event("j", 1, 3))
-	for seq := uint64(4); seq <= eventsKept+1; seq++ {
-		s.add(merged("j", 1, seq))
+	s := journal.NewState()
+	s.Add(event("j", 1, 1))
+	s.Add(merged("j", 1, 2))
+	s.Add(event("j", 1, 3))
+	for seq := uint64(4); seq <= journal.EventsKept+1; seq++ {
+		s.Add(merged("j", 1, seq))
 	}
-	events := s.after(&messages.WatchJob{JobId: "j"})
-	require.Len(t, events, eventsKept+1)
+	events := s.After(&messages.WatchJob{JobId: "j"})
+	require.Len(t, events, journal.EventsKept+1)
 	require.NotNil(t, events[0].GetWarned())
 	require.Equal(t, "1/2", places(events)[1])
 	require.Nil(t, events[1].GetWhat(), "round 2 has gone, and its place is empty")
 	require.NotNil(t, events[2].GetWarned())
 	require.NotNil(t, events[3].GetRoundMerged())
-	require.NoError(t, s.check())
+	require.NoError(t, s.Check())
 }
 
 func TestOfTooManyEventsWithoutRoundsTheOldestGoes(t *testing.T) {
-	s := newState()
-	for seq := uint64(1); seq <= eventsKept+2; seq++ {
-		s.add(event("j", 1, seq))
+	s := journal.NewState()
+	for seq := uint64(1); seq <= journal.EventsKept+2; seq++ {
+		s.Add(event("j", 1, seq))
 	}
-	events := s.after(&messages.WatchJob{JobId: "j"})
-	require.Len(t, events, eventsKept+2)
+	events := s.After(&messages.WatchJob{JobId: "j"})
+	require.Len(t, events, journal.EventsKept+2)
 	require.Nil(t, events[0].GetWhat())
 	require.Nil(t, events[1].GetWhat())
 	require.NotNil(t, events[2].GetWhat())
-	require.Len(t, s.jobs["j"].events, eventsKept)
-	require.Equal(t, []string{"1/2", "1/3"}, places(s.after(&messages.WatchJob{JobId: "j", AfterIncarnation: 1, AfterSeq: 1})[:2]))
-	require.NoError(t, s.check())
+	require.Equal(t, journal.EventsKept, s.Kept("j"))
+	require.Equal(t, []string{"1/2", "1/3"}, places(s.After(&messages.WatchJob{JobId: "j", AfterIncarnation: 1, AfterSeq: 1})[:2]))
+	require.NoError(t, s.Check())
 }
 
 func TestWhatIsHeldIsBounded(t *testing.T) {
-	s := newState()
-	for seq := uint64(2); seq <= eventsHeld+10; seq++ {
-		s.add(event("j", 1, seq))
+	s := journal.NewState()
+	for seq := uint64(2); seq <= journal.EventsHeld+10; seq++ {
+		s.Add(event("j", 1, seq))
 	}
-	answered, _, _ := s.add(event("j", 1, 1))
-	require.EqualValues(t, eventsHeld+1, answered, "the sender repeats the rest")
-	require.NoError(t, s.check())
+	answered, _, _ := s.Add(event("j", 1, 1))
+	require.EqualValues(t, journal.EventsHeld+1, answered, "the sender repeats the rest")
+	require.NoError(t, s.Check())
 }
 
 func TestOfEndedJobsTheLastAreKept(t *testing.T) {
-	s := newState()
-	s.watch("job 0", actor.NewPID("here", "watcher"))
-	for i := range endedKept + 2 {
+	s := journal.NewState()
+	s.Watch("job 0", actor.NewPID("here", "watcher"))
+	for i := range journal.EndedKept + 2 {
 		id := fmt.Sprintf("job %d", i)
-		s.add(event(id, 1, 1))
-		s.add(ended(id, 1, 2))
-		s.add(ended(id, 1, 2))
+		s.Add(event(id, 1, 1))
+		s.Add(ended(id, 1, 2))
+		s.Add(ended(id, 1, 2))
 	}
-	require.NoError(t, s.check())
-	require.Empty(t, s.after(&messages.WatchJob{JobId: "job 0"}))
-	require.Empty(t, s.after(&messages.WatchJob{JobId: "job 1"}))
-	require.Len(t, s.after(&messages.WatchJob{JobId: "job 2"}), 2)
-	require.Len(t, s.jobs, endedKept+1, "job 0 is still watched")
+	require.NoError(t, s.Check())
+	require.Empty(t, s.After(&messages.WatchJob{JobId: "job 0"}))
+	require.Empty(t, s.After(&messages.WatchJob{JobId: "job 1"}))
+	require.Len(t, s.After(&messages.WatchJob{JobId: "job 2"}), 2)
+	all, _ := s.Jobs()
+	require.Equal(t, journal.EndedKept+1, all, "job 0 is still watched")
 
-	s.unwatch(actor.NewPID("here", "watcher"))
-	require.Len(t, s.jobs, endedKept)
-	require.NoError(t, s.check())
+	s.Unwatch(actor.NewPID("here", "watcher"))
+	all, _ = s.Jobs()
+	require.Equal(t, journal.EndedKept, all)
+	require.NoError(t, s.Check())
 }
 
 func TestAResumedJobCountsAsRunning(t *testing.T) {
-	s := newState()
-	s.add(ended("j", 1, 1))
-	s.add(event("j", 2, 1))
-	require.NoError(t, s.check())
-	require.Empty(t, s.ended)
-	require.Equal(t, []string{"1/1", "2/1"}, places(s.after(&messages.WatchJob{JobId: "j"})))
-	s.add(ended("j", 2, 2))
-	require.Equal(t, []string{"j"}, s.ended)
-	require.NoError(t, s.check())
+	s := journal.NewState()
+	s.Add(ended("j", 1, 1))
+	s.Add(event("j", 2, 1))
+	require.NoError(t, s.Check())
+	_, over := s.Jobs()
+	require.Zero(t, over)
+	require.Equal(t, []string{"1/1", "2/1"}, places(s.After(&messages.WatchJob{JobId: "j"})))
+	s.Add(ended("j", 2, 2))
+	_, over = s.Jobs()
+	require.Equal(t, 1, over)
+	require.NoError(t, s.Check())
+}
+
+func requireNothing(t *testing.T, s journal.State) {
+	t.Helper()
+	all, _ := s.Jobs()
+	require.Zero(t, all)
 }
 
 func TestAWatcherOfNothingLeavesNothingBehind(t *testing.T) {
-	s := newState()
+	s := journal.NewState()
 	watcher := actor.NewPID("here", "watcher")
-	require.True(t, s.watch("unheard of", watcher))
-	require.False(t, s.watch("unheard of", actor.NewPID("here", "watcher")), "the same one")
-	s.unwatch(watcher)
-	require.Empty(t, s.jobs)
-	s.add(event("j", 1, 0)) // seq counts from 1: not an event
-	require.Empty(t, s.jobs)
+	require.True(t, s.Watch("unheard of", watcher))
+	require.False(t, s.Watch("unheard of", actor.NewPID("here", "watcher")), "the same one")
+	s.Unwatch(watcher)
+	requireNothing(t, s)
+	s.Add(event("j", 1, 0)) // seq counts from 1: not an event
+	requireNothing(t, s)
 }
