@@ -35,14 +35,16 @@
 //
 // In: Invoke, CancelInvocation (FunctionInvoker), ReleaseTensors (TrainJob).
 // Out: InvokeAccepted, Invoked, InvokeFailed (to whoever sent the last Invoke of
-// the attempt), HostReported, HostLeft (Scheduler). No order among messages is
-// relied on: steps, incarnations and the memory of what was cancelled make late
-// and repeated ones harmless, and senders repeat what got lost.
+// the attempt), ReleaseTensorsReply (where everything is released), HostReported,
+// HostLeft (Scheduler). No order among messages is relied on: steps, incarnations
+// and the memory of what was cancelled make late and repeated ones harmless, and
+// senders repeat what got lost.
 //
 // # What a crash loses
 //
 // The actor is restarted in place, with a new boot, and knows no attempt any
 // more: the repeats of Invoke run them anew. Runs outlive it: they are
-// cancelled, and hold their slots in the new boot until they return.
-// Answers are found again by their keys when they are released.
+// cancelled, and hold their slots in the new boot until they return. What a run
+// returned with lies on the run, so the crash over that very message loses
+// nothing. Answers are found by their keys when they are released.
 package host

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
@@ -24,6 +25,7 @@ type Runner interface {
 type Local struct {
 	execute func(context.Context, *messages.Invoke, int) (*messages.Invoked, error)
 	work    sync.WaitGroup
+	running atomic.Int64
 }
 
 var _ Runner = (*Local)(nil)
@@ -34,7 +36,9 @@ func NewLocal(e *Executor) *Local { return &Local{execute: e.Execute} }
 // Start implements Runner.
 func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func()) {
 	ctx, cancel := context.WithCancel(context.Background())
+	l.running.Add(1)
 	l.work.Go(func() {
+		defer l.running.Add(-1)
 		defer cancel()
 		done(l.guarded(ctx, inv, slot))
 	})
@@ -44,6 +48,22 @@ func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoke
 // Wait returns once all attempts have returned. Nothing may be started any
 // more. An attempt whose function does not heed its context holds it up.
 func (l *Local) Wait() { l.work.Wait() }
+
+// Await is Wait that gives up when ctx ends: Unavailable, with the number of
+// functions that do not return. They hold their goroutines for good.
+func (l *Local) Await(ctx context.Context) error {
+	returned := make(chan struct{})
+	go func() {
+		l.work.Wait()
+		close(returned)
+	}()
+	select {
+	case <-returned:
+		return nil
+	case <-ctx.Done():
+		return fault.New("host.await", fault.Unavailable, "%d functions do not return though they were cancelled", l.running.Load())
+	}
+}
 
 // guarded turns a panic, a bug of ours or of a runtime, into an error.
 func (l *Local) guarded(ctx context.Context, inv *messages.Invoke, slot int) (answer *messages.Invoked, err error) {

@@ -33,8 +33,10 @@ func newStage(t *testing.T, seed uint64, slots int, log *zap.Logger) *stage {
 	t.Helper()
 	s := &stage{Sim: testkit.New(t, seed), slots: slots, space: plane.NewMemory("here")}
 	s.scheduler = s.Probe("scheduler")
-	s.runner = &runner{stage: s, busy: map[int]string{}, starts: map[string]int{},
-		takes: func(*messages.Invoke) time.Duration { return time.Second }, stops: func(string) time.Duration { return 0 }}
+	s.runner = &runner{
+		stage: s, busy: map[int]string{}, starts: map[string]int{},
+		takes: func(*messages.Invoke) time.Duration { return time.Second }, stops: func(string) time.Duration { return 0 },
+	}
 	if log == nil {
 		log = zaptest.NewLogger(t)
 	}
@@ -178,8 +180,10 @@ func TestEveryInvocationEndsOnce(t *testing.T) {
 	for seed := range testkit.Seeds(t, 100) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			s := newStage(t, seed, 3, nil)
-			s.Faults = testkit.Faults{Drop: 0.2, Duplicate: 0.2, Delay: 0.2, MaxDelay: 3 * time.Second,
-				PerType: map[string]testkit.Faults{"HostReported": {}}}
+			s.Faults = testkit.Faults{
+				Drop: 0.2, Duplicate: 0.2, Delay: 0.2, MaxDelay: 3 * time.Second,
+				PerType: map[string]testkit.Faults{"HostReported": {}},
+			}
 			rng := s.Rand()
 			s.runner.takes = func(*messages.Invoke) time.Duration { return time.Duration(rng.IntN(4000)) * time.Millisecond }
 			s.runner.stops = func(string) time.Duration { return time.Duration(rng.IntN(1500)) * time.Millisecond }
@@ -224,8 +228,10 @@ func TestACrashedHostRunsAnewWhatIsAskedFor(t *testing.T) {
 	for seed := range testkit.Seeds(t, 100) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			s := newStage(t, seed, 3, nil)
-			s.Faults = testkit.Faults{Drop: 0.1, Duplicate: 0.1, Delay: 0.2, MaxDelay: time.Second,
-				PerType: map[string]testkit.Faults{"HostReported": {}}}
+			s.Faults = testkit.Faults{
+				Drop: 0.1, Duplicate: 0.1, Delay: 0.2, MaxDelay: time.Second,
+				PerType: map[string]testkit.Faults{"HostReported": {}},
+			}
 			rng := s.Rand()
 			s.runner.takes = func(*messages.Invoke) time.Duration { return time.Duration(rng.IntN(6000)) * time.Millisecond }
 			s.runner.stops = func(string) time.Duration { return time.Duration(rng.IntN(3000)) * time.Millisecond }

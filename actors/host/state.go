@@ -201,15 +201,6 @@ func (s *state) expire(now time.Time) {
 	}
 }
 
-// stop cancels all runs.
-func (s *state) stop() {
-	for _, r := range s.slots {
-		if r != nil {
-			s.cancelRun(r)
-		}
-	}
-}
-
 // report says what the slots are at, and that it was said.
 func (s *state) report() (usable uint32, held []*messages.AttemptRef) {
 	s.changed = false

@@ -1,0 +1,87 @@
+package host_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-ml/troupe/actors/host"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// A runner ends every attempt once: with an answer, an error, or a panic.
+func TestARunnerEndsEveryAttemptOnce(t *testing.T) {
+	inv := &messages.Invoke{Plan: &messages.RoundPlan{FunctionName: "f"}}
+	tests := map[string]struct {
+		execute func(context.Context, *messages.Invoke, int) (*messages.Invoked, error)
+		cancel  bool
+		check   func(*testing.T, *messages.Invoked, error)
+	}{
+		"an answer": {
+			execute: func(_ context.Context, _ *messages.Invoke, slot int) (*messages.Invoked, error) {
+				return &messages.Invoked{Samples: uint64(slot)}, nil
+			},
+			check: func(t *testing.T, answer *messages.Invoked, err error) {
+				require.NoError(t, err)
+				require.EqualValues(t, 5, answer.GetSamples())
+			},
+		},
+		"a panic": {
+			execute: func(context.Context, *messages.Invoke, int) (*messages.Invoked, error) { panic("oh") },
+			check: func(t *testing.T, answer *messages.Invoked, err error) {
+				require.Nil(t, answer)
+				require.Equal(t, fault.Unknown, fault.KindOf(err))
+				require.ErrorContains(t, err, "oh")
+			},
+		},
+		"a cancel": {
+			execute: func(ctx context.Context, _ *messages.Invoke, _ int) (*messages.Invoked, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+			cancel: true,
+			check: func(t *testing.T, _ *messages.Invoked, err error) {
+				require.ErrorIs(t, err, context.Canceled)
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			local := host.NewLocalOf(test.execute)
+			type end struct {
+				answer *messages.Invoked
+				err    error
+			}
+			ends := make(chan end, 2)
+			cancel := local.Start(inv, 5, func(answer *messages.Invoked, err error) { ends <- end{answer, err} })
+			if test.cancel {
+				cancel()
+			}
+			local.Wait()
+			cancel() // late, and again
+			cancel()
+			require.Len(t, ends, 1)
+			got := <-ends
+			test.check(t, got.answer, got.err)
+		})
+	}
+}
+
+// Whoever waits for functions that ignore their context can give up.
+func TestAwaitGivesUpOnWhatDoesNotReturn(t *testing.T) {
+	release := make(chan struct{})
+	local := host.NewLocalOf(func(context.Context, *messages.Invoke, int) (*messages.Invoked, error) {
+		<-release
+		return &messages.Invoked{}, nil
+	})
+	local.Start(&messages.Invoke{}, 0, func(*messages.Invoked, error) {})()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := local.Await(ctx)
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	require.ErrorContains(t, err, "1 functions")
+	close(release)
+	require.NoError(t, local.Await(t.Context()))
+}
