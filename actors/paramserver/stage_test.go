@@ -34,7 +34,7 @@ func newStage(t testing.TB, seed uint64) *stage {
 	s := &stage{sim: testkit.New(t, seed)}
 	s.scheduler, s.journal = s.sim.Probe("scheduler"), s.sim.Probe("journal")
 	s.server = s.sim.Spawn("paramserver", paramserver.Observed(paramserver.Deps{
-		Log: zap.NewNop(), Rim: s.sim.Rim(), Job: s.job,
+		Log: zap.NewNop().WithOptions(zap.Development()), Rim: s.sim.Rim(), Job: s.job,
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
 		Journal:   func() *actor.PID { return s.journal.PID },
 	}, func(check func() error, kept func() (int, int)) {

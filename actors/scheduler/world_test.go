@@ -54,12 +54,12 @@ func newWorld(t testing.TB, seed uint64, policy scheduler.Policy) *world {
 	journal := func() *actor.PID { return w.journal }
 	w.journal = w.sim.Spawn("journal", actor.PropsFromFunc(w.keep))
 	w.scheduler = w.sim.Spawn("scheduler", scheduler.Observed(scheduler.Deps{
-		Log: zap.NewNop(), Rim: w.sim.Rim(), Policy: policy, Journal: journal,
+		Log: zap.NewNop().WithOptions(zap.Development()), Rim: w.sim.Rim(), Policy: policy, Journal: journal,
 		NewID:           func() string { ids++; return fmt.Sprintf("j%02d", ids) },
 		ParameterServer: func() *actor.PID { return w.server },
 	}, func(check func() error, kept func() (int, int)) { w.check, w.kept = check, kept }))
 	w.server = w.sim.Spawn("paramserver", paramserver.Props(paramserver.Deps{
-		Log: zap.NewNop(), Rim: w.sim.Rim(), Journal: journal,
+		Log: zap.NewNop().WithOptions(zap.Development()), Rim: w.sim.Rim(), Journal: journal,
 		Job:       func(ref *messages.JobRef, start *messages.StartJob) *actor.Props { return playedJob(w, ref, start) },
 		Scheduler: func() *actor.PID { return w.scheduler },
 	}))
