@@ -62,6 +62,7 @@ func (s *server) spawn(ctx actor.Context, j *job) {
 		return
 	}
 	s.children[pid.GetId()], s.pids[j.id] = ref, pid
+	s.deps.Log.Info("job launched", zap.String("job_id", j.id), zap.Uint64("incarnation", j.incarnation))
 }
 
 // spawnChild spawns an incarnation. A panic of its producer is an error.

@@ -113,6 +113,12 @@ func (s *scheduler) tickAgain(ctx actor.Context) {
 // flush sends what the state has to say.
 func (s *scheduler) flush(ctx actor.Context, now time.Time) {
 	for _, e := range s.state.takeNews() {
+		switch {
+		case e.event.GetQueued() != nil:
+			s.deps.Log.Info("job queued", zap.String("job_id", e.job))
+		case e.last:
+			s.deps.Log.Info("job left the scheduler", zap.String("job_id", e.job))
+		}
 		s.mail.post(ctx, now, e)
 	}
 	for _, order := range s.state.takeOrders(now) {
