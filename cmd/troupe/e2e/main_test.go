@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -54,9 +57,16 @@ func newHome(t *testing.T) home {
 	return h
 }
 
+// patience is how long a process may take that would take seconds. One that
+// hangs then says where, on stderr.
+const patience = 2 * time.Minute
+
 // command is a command line of troupe, not started yet.
-func (h home) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
+func (h home) command(t *testing.T, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
 	cmd.Dir = h.dir
 	cmd.Env = []string{"HOME=" + h.dir, "XDG_DATA_HOME=" + filepath.Join(h.dir, "data"), "TMPDIR=" + h.tmp, "TERM=xterm"}
 	return cmd
@@ -72,7 +82,7 @@ type ended struct {
 func (h home) troupe(t *testing.T, args ...string) ended {
 	t.Helper()
 	var out, err bytes.Buffer
-	cmd := h.command(args...)
+	cmd := h.command(t, args...)
 	cmd.Stdout, cmd.Stderr = &out, &err
 	code := exitCode(t, cmd.Run())
 	return ended{code, out.String(), err.String()}

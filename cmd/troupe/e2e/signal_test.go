@@ -27,7 +27,7 @@ type running struct {
 
 func start(t *testing.T, h home) *running {
 	t.Helper()
-	r := &running{cmd: h.command(long...)}
+	r := &running{cmd: h.command(t, long...)}
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)
 	stderr, err := r.cmd.StderrPipe()
@@ -113,7 +113,7 @@ func TestE2ESecondSignalEndsAtOnce(t *testing.T) {
 // A job outlives whoever read its progress and its result.
 func TestE2EReadersThatLeave(t *testing.T) {
 	h := newHome(t)
-	cmd := h.command("run", "mlp", "-d", "digits", "-e", "3")
+	cmd := h.command(t, "run", "mlp", "-d", "digits", "-e", "3")
 	out, in, err := os.Pipe()
 	require.NoError(t, err)
 	cmd.Stdout, cmd.Stderr = in, in
@@ -129,7 +129,7 @@ func TestE2EResultThatCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer full.Close()
-	cmd := h.command("run", "mlp", "-d", "digits", "-e", "1")
+	cmd := h.command(t, "run", "mlp", "-d", "digits", "-e", "1")
 	var stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = full, &stderr
 	require.Equal(t, 5, exitCode(t, cmd.Run()), stderr.String())
