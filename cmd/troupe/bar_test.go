@@ -118,7 +118,7 @@ func TestLogLevels(t *testing.T) {
 }
 
 func TestSeconds(t *testing.T) {
-	for s, want := range map[float64]string{0: "0.0 s", 0.84: "0.8 s", 59.94: "59.9 s", 59.96: "1m0s", 192.3: "3m12s", 7384: "2h3m4s"} {
+	for s, want := range map[float64]string{0: "0 ms", 0.0234: "23 ms", 0.0994: "99 ms", 0.0996: "0.1 s", 0.84: "0.8 s", 59.94: "59.9 s", 59.96: "1m0s", 192.3: "3m12s", 7384: "2h3m4s"} {
 		require.Equal(t, want, seconds(s))
 	}
 }

@@ -76,9 +76,12 @@ func troubles(retries, lost, rejected uint32) string {
 	return strings.Join(parts, "  ")
 }
 
-// seconds is a duration for people: 0.8 s, 42.1 s, 3m12s.
+// seconds is a duration for people: 23 ms, 0.8 s, 42.1 s, 3m12s.
 func seconds(s float64) string {
-	if s < 59.95 {
+	switch {
+	case s < 0.0995:
+		return fmt.Sprintf("%.0f ms", s*1000)
+	case s < 59.95:
 		return fmt.Sprintf("%.1f s", s)
 	}
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
