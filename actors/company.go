@@ -3,9 +3,11 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +39,10 @@ import (
 // command may be repeated.
 const askAgain = time.Second
 
+// functionPatience is how long Close waits for functions to heed the end of
+// their context, which they have to within a second.
+const functionPatience = 2 * time.Second
+
 var errClosed = fault.New("actors.ask", fault.Unavailable, "the company is closed")
 
 // Config says what a company is made of.
@@ -58,8 +64,10 @@ type Company struct {
 	runtime  *native.Runtime
 	runner   *host.Local
 	datasets *dataset.Catalog
-	closers  []func() error // in the order of opening
-	closed   chan struct{}  // closed when the company is
+	closers  []func() error  // in the order of opening
+	warnings []string        // of the start, for whoever submits the first job
+	ctx      context.Context // ends with the company; its cause is why
+	end      context.CancelCauseFunc
 	close    func() error
 }
 
@@ -76,7 +84,8 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log, closed: make(chan struct{})}
+	c := &Company{log: cfg.Log}
+	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
 		if err != nil {
@@ -95,7 +104,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.closers = append(c.closers, bucket.Close)
 	c.datasets = dataset.New(bucket)
-	scratch, err := plane.OpenScratch(cfg.Node.Scratch, cfg.Node.Name, func(text string) { c.log.Warn(text) })
+	scratch, err := plane.OpenScratch(cfg.Node.Scratch, cfg.Node.Name, func(text string) { c.warnings = append(c.warnings, text) })
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +125,8 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	})
 	c.tree, err = SpawnTree(c.system.Root, TreeDeps{
 		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: newID(), Slots: cfg.Node.Slots,
-		Policy: policy, NewID: newID, Runner: c.runner, Space: scratch, Models: &results{models, c.rim},
+		Policy: policy, NewID: newID, Fatal: c.end, Runner: c.runner, Space: scratch, Models: &results{models, c.rim},
+		Options: actorkit.Options(cfg.Log),
 	})
 	return err
 }
@@ -131,6 +141,9 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 	if !c.runtime.Has(resolved.GetFunctionName()) {
 		return Submission{}, c.unknownFunction(resolved.GetFunctionName())
 	}
+	if err := c.runtime.CheckArgs(resolved.GetFunctionName(), resolved.GetOptions().GetArgs()); err != nil {
+		return Submission{}, err
+	}
 	info, err := c.datasets.Open(ctx, resolved.GetDataset(), dataset.Options{Seed: resolved.GetOptions().GetSeed()})
 	if err != nil {
 		return Submission{}, err
@@ -142,7 +155,9 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 	if err != nil {
 		return Submission{}, err
 	}
-	return Submission{ID: reply.GetJobId(), Warnings: append(info.Warnings, reply.GetWarnings()...)}, wire.Error(reply.GetFailure())
+	return Submission{
+		ID: reply.GetJobId(), Warnings: slices.Concat(c.warnings, info.Warnings, reply.GetWarnings()),
+	}, wire.Error(reply.GetFailure())
 }
 
 // StopJob ends a job as STOPPED; WatchJob tells when it has. NotFound;
@@ -164,8 +179,8 @@ func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.Job
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-c.closed:
-			return nil, errClosed
+		case <-c.ctx.Done():
+			return nil, context.Cause(c.ctx)
 		case <-events.ready:
 		}
 		for _, event := range events.take() {
@@ -178,19 +193,21 @@ func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.Job
 }
 
 // Close ends all jobs and waits: no goroutine, file or process of the company
-// is left, except that a function which ignores the end of its context holds
-// Close up. It may be called again.
+// is left. Unavailable, naming how many, when functions ignore the end of their
+// context: their goroutines cannot be ended. It may be called again.
 func (c *Company) Close() error { return c.close() }
 
 func (c *Company) shutdown() error {
-	close(c.closed)
+	c.end(errClosed)
 	for _, pid := range []*actor.PID{c.tree.ParameterServer, c.tree.Scheduler, c.tree.Host, c.tree.Journal} {
 		_ = c.system.Root.StopFuture(pid).Wait() // bounded; what does not stop has nothing left to hold
 	}
 	c.rim.Close()
-	c.runner.Wait()
+	patience, cancel := context.WithTimeout(context.Background(), functionPatience)
+	defer cancel()
+	err := c.runner.Await(patience)
 	c.system.Shutdown()
-	return c.release()
+	return errors.Join(err, c.release())
 }
 
 // release closes what is open, last opened first.
@@ -221,7 +238,7 @@ func ask[Reply any](ctx context.Context, c *Company, to *actor.PID, command any)
 			return reply, fault.New("actors.ask", fault.Unknown, "%T was answered by %T", command, answer)
 		}
 		if errors.Is(err, actor.ErrDeadLetter) {
-			return reply, errClosed
+			return reply, cmp.Or(context.Cause(c.ctx), error(errClosed))
 		}
 		if ctx.Err() != nil {
 			return reply, fault.New("actors.ask", fault.Unavailable, "no answer from the %s: %w", to.GetId(), ctx.Err())

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/paramserver"
 	"github.com/troupe-ml/troupe/actors/scheduler"
 	"github.com/troupe-ml/troupe/actors/train"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 )
@@ -35,6 +36,7 @@ type TreeDeps struct {
 	Runner  host.Runner
 	Space   plane.Space
 	Models  train.Models
+	Fatal   func(error)         // called once an actor has crashed that the company cannot do without
 	Options []actor.PropsOption // of every actor
 }
 
@@ -82,9 +84,24 @@ func SpawnTree(spawner Spawner, d TreeDeps) (*Tree, error) {
 	return t, nil
 }
 
+// irreplaceable supervises the actors whose state a restart would lose and
+// nobody else has: a crash of one, which is a bug, ends the company instead.
+type irreplaceable struct{ fatal func(error) }
+
+// HandleFailure implements actor.SupervisorStrategy.
+func (i *irreplaceable) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	supervisor.StopChildren(child)
+	i.fatal(fault.New("actors.supervise", fault.Unknown, "the %s crashed: %w", child.GetId(), actorkit.Panicked(reason)))
+}
+
+// irreplaceableOptions are those of the Scheduler and the ParameterServer.
+func (d TreeDeps) irreplaceableOptions() []actor.PropsOption {
+	return append([]actor.PropsOption{actor.WithGuardian(&irreplaceable{d.Fatal})}, d.Options...)
+}
+
 func schedulerProps(t *Tree, d TreeDeps) *actor.Props {
 	return scheduler.Props(scheduler.Deps{
-		Log: d.Log, Rim: d.Rim, Policy: d.Policy, NewID: d.NewID, Options: d.Options,
+		Log: d.Log, Rim: d.Rim, Policy: d.Policy, NewID: d.NewID, Options: d.irreplaceableOptions(),
 		ParameterServer: func() *actor.PID { return t.ParameterServer },
 		Journal:         func() *actor.PID { return t.Journal },
 	})
@@ -93,8 +110,9 @@ func schedulerProps(t *Tree, d TreeDeps) *actor.Props {
 func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 	jobDeps := trainDeps(t, d)
 	return paramserver.Props(paramserver.Deps{
-		Log: d.Log, Rim: d.Rim, Options: d.Options,
+		Log: d.Log, Rim: d.Rim, Options: d.irreplaceableOptions(),
 		Scheduler: func() *actor.PID { return t.Scheduler },
+		Journal:   func() *actor.PID { return t.Journal },
 		Job: func(ref *messages.JobRef, start *messages.StartJob) *actor.Props {
 			return train.Props(ref, start, jobDeps)
 		},

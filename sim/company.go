@@ -50,6 +50,7 @@ func New(s *testkit.Sim, config Config) (*Company, error) {
 	c.Tree, err = actors.SpawnTree(spawner{s}, actors.TreeDeps{
 		Log: config.Log, Rim: s.Rim(), Node: "local", Boot: "boot", Slots: config.Slots,
 		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models,
+		Fatal:   func(err error) { s.Fail("%v", err) },
 		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.born = append(c.born, ctx.Self()) })},
 	})
 	return c, err

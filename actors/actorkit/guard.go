@@ -25,10 +25,12 @@ func Guard(next actor.ReceiverFunc) actor.ReceiverFunc {
 }
 
 // Unhandled is the default case of every Receive: lifecycle messages are fine,
-// anything else is a message sent to the wrong actor, which is a bug.
+// and so is the answer that a request to an actor gets which is gone; anything
+// else is a message sent to the wrong actor, which is a bug.
 func Unhandled(log *zap.Logger, ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
+	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated,
+		*actor.DeadLetterResponse:
 	default:
 		log.DPanic("message not handled", zap.String("actor", ctx.Self().GetId()), zap.String("msg", fmt.Sprintf("%T", m)))
 	}

@@ -31,7 +31,7 @@ type WorkPanicked struct {
 
 // NewRim returns the Rim of a running actor system. Close waits for its work.
 func NewRim(system *actor.ActorSystem) *SystemRim {
-	return &SystemRim{system: system, timers: map[*time.Timer]struct{}{}}
+	return &SystemRim{system: system, timers: map[*pending]struct{}{}}
 }
 
 // SystemRim is the real Rim. It is safe for concurrent use.
@@ -40,9 +40,13 @@ type SystemRim struct {
 	work   sync.WaitGroup
 
 	mu     sync.Mutex // guards timers, closed
-	timers map[*time.Timer]struct{}
+	timers map[*pending]struct{}
 	closed bool
 }
+
+// pending is a timer that has neither fired nor been cancelled. Its address
+// names it, because a timer of no length may fire before it is known here.
+type pending struct{ timer *time.Timer }
 
 var _ Rim = (*SystemRim)(nil)
 
@@ -56,16 +60,16 @@ func (r *SystemRim) SendAfter(d time.Duration, to *actor.PID, msg any) (cancel f
 	if r.closed {
 		return func() {}
 	}
-	var timer *time.Timer
-	timer = time.AfterFunc(d, func() {
-		if r.forget(timer) {
+	p := &pending{}
+	r.timers[p] = struct{}{}
+	p.timer = time.AfterFunc(d, func() {
+		if r.forget(p) {
 			r.system.Root.Send(to, msg)
 		}
 	})
-	r.timers[timer] = struct{}{}
 	return func() {
-		timer.Stop()
-		r.forget(timer)
+		p.timer.Stop()
+		r.forget(p)
 	}
 }
 
@@ -85,8 +89,8 @@ func (r *SystemRim) Go(to *actor.PID, work func() any) {
 func (r *SystemRim) Close() {
 	r.mu.Lock()
 	r.closed = true
-	for timer := range r.timers {
-		timer.Stop()
+	for p := range r.timers {
+		p.timer.Stop()
 	}
 	clear(r.timers)
 	r.mu.Unlock()
@@ -94,11 +98,11 @@ func (r *SystemRim) Close() {
 }
 
 // forget drops a timer and reports whether it was still wanted.
-func (r *SystemRim) forget(timer *time.Timer) bool {
+func (r *SystemRim) forget(p *pending) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, wanted := r.timers[timer]
-	delete(r.timers, timer)
+	_, wanted := r.timers[p]
+	delete(r.timers, p)
 	return wanted
 }
 

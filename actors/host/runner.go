@@ -45,12 +45,9 @@ func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoke
 	return cancel
 }
 
-// Wait returns once all attempts have returned. Nothing may be started any
-// more. An attempt whose function does not heed its context holds it up.
-func (l *Local) Wait() { l.work.Wait() }
-
-// Await is Wait that gives up when ctx ends: Unavailable, with the number of
-// functions that do not return. They hold their goroutines for good.
+// Await returns once all attempts have returned; nothing may be started any
+// more. It gives up when ctx ends: Unavailable, with the number of functions
+// that do not return. They hold their goroutines for good.
 func (l *Local) Await(ctx context.Context) error {
 	returned := make(chan struct{})
 	go func() {

@@ -59,7 +59,7 @@ func TestARunnerEndsEveryAttemptOnce(t *testing.T) {
 			if test.cancel {
 				cancel()
 			}
-			local.Wait()
+			require.NoError(t, local.Await(t.Context()))
 			cancel() // late, and again
 			cancel()
 			require.Len(t, ends, 1)

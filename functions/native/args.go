@@ -130,3 +130,15 @@ func checkArgs(function string, args []Arg) error {
 }
 
 func format(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+// CheckArgs returns the Invalid error, which names the argument, that a call of
+// the function with these arguments would give; nil when they are fine.
+// NotFound: no such function here.
+func (r *Runtime) CheckArgs(function string, given map[string]string) error {
+	f, ok := r.functions[function]
+	if !ok {
+		return fault.New("native.args", fault.NotFound, "no function %q", function)
+	}
+	_, err := f.parseArgs(given)
+	return err
+}
