@@ -36,6 +36,7 @@ type (
 )
 
 func (v float32s) encode(s tensor.Spec) tensor.Tensor { return tensor.NewFloat32(s.Name, s.Shape, v) }
+
 func (v float64s) encode(s tensor.Spec) tensor.Tensor { return tensor.NewFloat64(s.Name, s.Shape, v) }
 func (v int64s) encode(s tensor.Spec) tensor.Tensor   { return tensor.NewInt64(s.Name, s.Shape, v) }
 
