@@ -14,6 +14,7 @@ type Train struct {
 	Merge           string        `json:"merge"`
 	OptimizerState  string        `json:"optimizer_state"`
 	ValidateEvery   float64       `json:"validate_every"` // epochs; -1: only at the end
+	LRScale         string        `json:"lr_scale"`       // none, sqrt, linear
 	Shuffle         bool          `json:"shuffle"`
 	Seed            uint64        `json:"seed"`
 	Retries         uint32        `json:"retries"`          // per assignment
@@ -31,6 +32,7 @@ func DefaultTrain() Train {
 		MinParallelism:  1,
 		K:               16,
 		Merge:           "average",
+		LRScale:         "none",
 		OptimizerState:  "keep",
 		ValidateEvery:   1,
 		Shuffle:         true,

@@ -97,15 +97,16 @@ type EpochRecord struct {
 	Accuracy         *float64               `protobuf:"fixed64,4,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`                                   // percent of the test samples; unset: not measured
 	Parallelism      uint32                 `protobuf:"varint,5,opt,name=parallelism,proto3" json:"parallelism,omitempty"`                                    // N of the last round
 	Rounds           uint32                 `protobuf:"varint,6,opt,name=rounds,proto3" json:"rounds,omitempty"`
-	Samples          uint64                 `protobuf:"varint,7,opt,name=samples,proto3" json:"samples,omitempty"`                                                   // merged
-	DroppedSamples   uint64                 `protobuf:"varint,8,opt,name=dropped_samples,json=droppedSamples,proto3" json:"dropped_samples,omitempty"`               // skipped on request
-	DurationS        float64                `protobuf:"fixed64,9,opt,name=duration_s,json=durationS,proto3" json:"duration_s,omitempty"`                             // of this epoch, validation included
-	Retries          uint32                 `protobuf:"varint,10,opt,name=retries,proto3" json:"retries,omitempty"`                                                  // attempts beyond the first of each assignment
-	LostFunctions    uint32                 `protobuf:"varint,11,opt,name=lost_functions,json=lostFunctions,proto3" json:"lost_functions,omitempty"`                 // assignments given up; their samples went back into the epoch
-	RejectedResults  uint32                 `protobuf:"varint,12,opt,name=rejected_results,json=rejectedResults,proto3" json:"rejected_results,omitempty"`           // answers that no merge took
-	RoundParallelism []uint32               `protobuf:"varint,13,rep,packed,name=round_parallelism,json=roundParallelism,proto3" json:"round_parallelism,omitempty"` // N of each round
-	FreshOptimizers  []uint32               `protobuf:"varint,14,rep,packed,name=fresh_optimizers,json=freshOptimizers,proto3" json:"fresh_optimizers,omitempty"`    // functions that began a round without the state they would have had
-	TrainingS        float64                `protobuf:"fixed64,15,opt,name=training_s,json=trainingS,proto3" json:"training_s,omitempty"`                            // of this epoch, validation apart
+	Samples          uint64                 `protobuf:"varint,7,opt,name=samples,proto3" json:"samples,omitempty"`                                                                             // merged
+	DroppedSamples   uint64                 `protobuf:"varint,8,opt,name=dropped_samples,json=droppedSamples,proto3" json:"dropped_samples,omitempty"`                                         // skipped on request
+	DurationS        float64                `protobuf:"fixed64,9,opt,name=duration_s,json=durationS,proto3" json:"duration_s,omitempty"`                                                       // of this epoch, validation included
+	Retries          uint32                 `protobuf:"varint,10,opt,name=retries,proto3" json:"retries,omitempty"`                                                                            // attempts beyond the first of each assignment
+	LostFunctions    uint32                 `protobuf:"varint,11,opt,name=lost_functions,json=lostFunctions,proto3" json:"lost_functions,omitempty"`                                           // assignments given up; their samples went back into the epoch
+	RejectedResults  uint32                 `protobuf:"varint,12,opt,name=rejected_results,json=rejectedResults,proto3" json:"rejected_results,omitempty"`                                     // answers that no merge took
+	RoundParallelism []uint32               `protobuf:"varint,13,rep,packed,name=round_parallelism,json=roundParallelism,proto3" json:"round_parallelism,omitempty"`                           // N of each round
+	FreshOptimizers  []uint32               `protobuf:"varint,14,rep,packed,name=fresh_optimizers,json=freshOptimizers,proto3" json:"fresh_optimizers,omitempty"`                              // functions that began a round without the state they would have had
+	TrainingS        float64                `protobuf:"fixed64,15,opt,name=training_s,json=trainingS,proto3" json:"training_s,omitempty"`                                                      // of this epoch, validation apart
+	Metrics          map[string]float64     `protobuf:"bytes,16,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // what functions logged, mean over samples
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -245,6 +246,13 @@ func (x *EpochRecord) GetTrainingS() float64 {
 	return 0
 }
 
+func (x *EpochRecord) GetMetrics() map[string]float64 {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
+}
+
 // JobResult is how a job ended.
 type JobResult struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -382,7 +390,7 @@ var File_messages_history_proto protoreflect.FileDescriptor
 
 const file_messages_history_proto_rawDesc = "" +
 	"\n" +
-	"\x16messages/history.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xb1\x04\n" +
+	"\x16messages/history.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xb2\x05\n" +
 	"\vEpochRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x1d\n" +
 	"\n" +
@@ -402,7 +410,11 @@ const file_messages_history_proto_rawDesc = "" +
 	"\x11round_parallelism\x18\r \x03(\rR\x10roundParallelism\x12)\n" +
 	"\x10fresh_optimizers\x18\x0e \x03(\rR\x0ffreshOptimizers\x12\x1d\n" +
 	"\n" +
-	"training_s\x18\x0f \x01(\x01R\ttrainingSB\x12\n" +
+	"training_s\x18\x0f \x01(\x01R\ttrainingS\x12C\n" +
+	"\ametrics\x18\x10 \x03(\v2).troupe.messages.EpochRecord.MetricsEntryR\ametrics\x1a:\n" +
+	"\fMetricsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\x12\n" +
 	"\x10_validation_lossB\v\n" +
 	"\t_accuracy\"\xdd\x03\n" +
 	"\tJobResult\x12,\n" +
@@ -445,22 +457,24 @@ func file_messages_history_proto_rawDescGZIP() []byte {
 }
 
 var file_messages_history_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_messages_history_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_messages_history_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_messages_history_proto_goTypes = []any{
 	(Phase)(0),          // 0: troupe.messages.Phase
 	(*EpochRecord)(nil), // 1: troupe.messages.EpochRecord
 	(*JobResult)(nil),   // 2: troupe.messages.JobResult
-	(*Failure)(nil),     // 3: troupe.messages.Failure
+	nil,                 // 3: troupe.messages.EpochRecord.MetricsEntry
+	(*Failure)(nil),     // 4: troupe.messages.Failure
 }
 var file_messages_history_proto_depIdxs = []int32{
-	0, // 0: troupe.messages.JobResult.phase:type_name -> troupe.messages.Phase
-	3, // 1: troupe.messages.JobResult.failure:type_name -> troupe.messages.Failure
-	1, // 2: troupe.messages.JobResult.epochs:type_name -> troupe.messages.EpochRecord
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 0: troupe.messages.EpochRecord.metrics:type_name -> troupe.messages.EpochRecord.MetricsEntry
+	0, // 1: troupe.messages.JobResult.phase:type_name -> troupe.messages.Phase
+	4, // 2: troupe.messages.JobResult.failure:type_name -> troupe.messages.Failure
+	1, // 3: troupe.messages.JobResult.epochs:type_name -> troupe.messages.EpochRecord
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_messages_history_proto_init() }
@@ -477,7 +491,7 @@ func file_messages_history_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_history_proto_rawDesc), len(file_messages_history_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

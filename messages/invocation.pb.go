@@ -25,25 +25,27 @@ const (
 
 // RoundPlan is what all invocations of one round share.
 type RoundPlan struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	FunctionName  string                 `protobuf:"bytes,1,opt,name=function_name,json=functionName,proto3" json:"function_name,omitempty"`
-	Dataset       string                 `protobuf:"bytes,2,opt,name=dataset,proto3" json:"dataset,omitempty"` // the catalog's name
-	DatasetDigest string                 `protobuf:"bytes,3,opt,name=dataset_digest,json=datasetDigest,proto3" json:"dataset_digest,omitempty"`
-	Parallelism   uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"` // N of the round
-	K             int32                  `protobuf:"varint,5,opt,name=k,proto3" json:"k,omitempty"`                     // batches per round, -1: all
-	BatchSize     uint32                 `protobuf:"varint,6,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
-	Lr            float64                `protobuf:"fixed64,7,opt,name=lr,proto3" json:"lr,omitempty"`
-	Model         *TensorRef             `protobuf:"bytes,8,opt,name=model,proto3" json:"model,omitempty"`                                    // the reference model; unset for TASK_INIT
-	ModelVersion  uint64                 `protobuf:"varint,9,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"` // merges since init
-	Shuffle       bool                   `protobuf:"varint,10,opt,name=shuffle,proto3" json:"shuffle,omitempty"`                              // positions index the permutation of order_seed, else the data itself
-	OrderSeed     uint64                 `protobuf:"varint,11,opt,name=order_seed,json=orderSeed,proto3" json:"order_seed,omitempty"`
-	OrderSize     uint64                 `protobuf:"varint,12,opt,name=order_size,json=orderSize,proto3" json:"order_size,omitempty"` // samples of the split
-	Args          map[string]string      `protobuf:"bytes,13,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	TimeoutMs     uint64                 `protobuf:"varint,14,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // of one attempt, from when it runs
-	Chaos         *ChaosPlan             `protobuf:"bytes,15,opt,name=chaos,proto3" json:"chaos,omitempty"`
-	WantOptimizer bool                   `protobuf:"varint,16,opt,name=want_optimizer,json=wantOptimizer,proto3" json:"want_optimizer,omitempty"` // the optimizer state is part of the answer
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	FunctionName    string                 `protobuf:"bytes,1,opt,name=function_name,json=functionName,proto3" json:"function_name,omitempty"`
+	Dataset         string                 `protobuf:"bytes,2,opt,name=dataset,proto3" json:"dataset,omitempty"` // the catalog's name
+	DatasetDigest   string                 `protobuf:"bytes,3,opt,name=dataset_digest,json=datasetDigest,proto3" json:"dataset_digest,omitempty"`
+	Parallelism     uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"` // N of the round
+	K               int32                  `protobuf:"varint,5,opt,name=k,proto3" json:"k,omitempty"`                     // batches per round, -1: all
+	BatchSize       uint32                 `protobuf:"varint,6,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
+	Lr              float64                `protobuf:"fixed64,7,opt,name=lr,proto3" json:"lr,omitempty"`
+	Model           *TensorRef             `protobuf:"bytes,8,opt,name=model,proto3" json:"model,omitempty"`                                    // the reference model; unset for TASK_INIT
+	ModelVersion    uint64                 `protobuf:"varint,9,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"` // merges since init
+	Shuffle         bool                   `protobuf:"varint,10,opt,name=shuffle,proto3" json:"shuffle,omitempty"`                              // positions index the permutation of order_seed, else the data itself
+	OrderSeed       uint64                 `protobuf:"varint,11,opt,name=order_seed,json=orderSeed,proto3" json:"order_seed,omitempty"`
+	OrderSize       uint64                 `protobuf:"varint,12,opt,name=order_size,json=orderSize,proto3" json:"order_size,omitempty"` // samples of the split
+	Args            map[string]string      `protobuf:"bytes,13,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	TimeoutMs       uint64                 `protobuf:"varint,14,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // of one attempt, from when it runs
+	Chaos           *ChaosPlan             `protobuf:"bytes,15,opt,name=chaos,proto3" json:"chaos,omitempty"`
+	WantOptimizer   bool                   `protobuf:"varint,16,opt,name=want_optimizer,json=wantOptimizer,proto3" json:"want_optimizer,omitempty"`                                 // the optimizer state is part of the answer
+	FunctionVersion string                 `protobuf:"bytes,17,opt,name=function_version,json=functionVersion,proto3" json:"function_version,omitempty"`                            // of a user's program; empty: a built-in
+	Env             map[string]string      `protobuf:"bytes,18,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // environment of a user's program
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RoundPlan) Reset() {
@@ -186,6 +188,20 @@ func (x *RoundPlan) GetWantOptimizer() bool {
 		return x.WantOptimizer
 	}
 	return false
+}
+
+func (x *RoundPlan) GetFunctionVersion() string {
+	if x != nil {
+		return x.FunctionVersion
+	}
+	return ""
+}
+
+func (x *RoundPlan) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
 }
 
 // Invoke (command) runs one attempt. TrainJob to its FunctionInvoker, which
@@ -334,16 +350,17 @@ func (x *InvokeAccepted) GetRunning() bool {
 // Invoked (event) carries an attempt's answer. FunctionHost to FunctionInvoker.
 // A repeat changes nothing.
 type Invoked struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Model         *TensorRef             `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`         // unset for TASK_VALIDATE
-	Optimizer     *TensorRef             `protobuf:"bytes,3,opt,name=optimizer,proto3" json:"optimizer,omitempty"` // unset: the function has none, or none was wanted
-	Samples       uint64                 `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"`    // consumed
-	Batches       uint32                 `protobuf:"varint,5,opt,name=batches,proto3" json:"batches,omitempty"`
-	Loss          float64                `protobuf:"fixed64,6,opt,name=loss,proto3" json:"loss,omitempty"`                                 // TASK_TRAIN: mean over samples; TASK_VALIDATE: sum over samples; nats
-	Correct       float64                `protobuf:"fixed64,7,opt,name=correct,proto3" json:"correct,omitempty"`                           // TASK_VALIDATE: samples predicted right (sum)
-	HasAccuracy   bool                   `protobuf:"varint,8,opt,name=has_accuracy,json=hasAccuracy,proto3" json:"has_accuracy,omitempty"` // correct means something
-	DurationUs    uint64                 `protobuf:"varint,9,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`    // load and compute, no queueing
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Attempt       *AttemptRef             `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Model         *TensorRef              `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`         // unset for TASK_VALIDATE
+	Optimizer     *TensorRef              `protobuf:"bytes,3,opt,name=optimizer,proto3" json:"optimizer,omitempty"` // unset: the function has none, or none was wanted
+	Samples       uint64                  `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"`    // consumed
+	Batches       uint32                  `protobuf:"varint,5,opt,name=batches,proto3" json:"batches,omitempty"`
+	Loss          float64                 `protobuf:"fixed64,6,opt,name=loss,proto3" json:"loss,omitempty"`                                                                                // TASK_TRAIN: mean over samples; TASK_VALIDATE: sum over samples; nats
+	Correct       float64                 `protobuf:"fixed64,7,opt,name=correct,proto3" json:"correct,omitempty"`                                                                          // TASK_VALIDATE: samples predicted right (sum)
+	HasAccuracy   bool                    `protobuf:"varint,8,opt,name=has_accuracy,json=hasAccuracy,proto3" json:"has_accuracy,omitempty"`                                                // correct means something
+	DurationUs    uint64                  `protobuf:"varint,9,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`                                                   // load and compute, no queueing
+	Metrics       map[string]*WeightedSum `protobuf:"bytes,10,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what the function logged by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -441,6 +458,66 @@ func (x *Invoked) GetDurationUs() uint64 {
 	return 0
 }
 
+func (x *Invoked) GetMetrics() map[string]*WeightedSum {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
+}
+
+// WeightedSum is a metric added up over samples.
+type WeightedSum struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sum           float64                `protobuf:"fixed64,1,opt,name=sum,proto3" json:"sum,omitempty"`       // of value times weight
+	Weight        float64                `protobuf:"fixed64,2,opt,name=weight,proto3" json:"weight,omitempty"` // samples, > 0
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WeightedSum) Reset() {
+	*x = WeightedSum{}
+	mi := &file_messages_invocation_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WeightedSum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WeightedSum) ProtoMessage() {}
+
+func (x *WeightedSum) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_invocation_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WeightedSum.ProtoReflect.Descriptor instead.
+func (*WeightedSum) Descriptor() ([]byte, []int) {
+	return file_messages_invocation_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WeightedSum) GetSum() float64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+func (x *WeightedSum) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
 // InvokeFailed (event) says why an attempt ended without an answer.
 // FunctionHost to FunctionInvoker. A repeat changes nothing.
 type InvokeFailed struct {
@@ -454,7 +531,7 @@ type InvokeFailed struct {
 
 func (x *InvokeFailed) Reset() {
 	*x = InvokeFailed{}
-	mi := &file_messages_invocation_proto_msgTypes[4]
+	mi := &file_messages_invocation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -466,7 +543,7 @@ func (x *InvokeFailed) String() string {
 func (*InvokeFailed) ProtoMessage() {}
 
 func (x *InvokeFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[4]
+	mi := &file_messages_invocation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,7 +556,7 @@ func (x *InvokeFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvokeFailed.ProtoReflect.Descriptor instead.
 func (*InvokeFailed) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{4}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InvokeFailed) GetAttempt() *AttemptRef {
@@ -515,7 +592,7 @@ type CancelInvocation struct {
 
 func (x *CancelInvocation) Reset() {
 	*x = CancelInvocation{}
-	mi := &file_messages_invocation_proto_msgTypes[5]
+	mi := &file_messages_invocation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +604,7 @@ func (x *CancelInvocation) String() string {
 func (*CancelInvocation) ProtoMessage() {}
 
 func (x *CancelInvocation) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[5]
+	mi := &file_messages_invocation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +617,7 @@ func (x *CancelInvocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelInvocation.ProtoReflect.Descriptor instead.
 func (*CancelInvocation) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{5}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CancelInvocation) GetAttempt() *AttemptRef {
@@ -561,7 +638,7 @@ type FunctionFinished struct {
 
 func (x *FunctionFinished) Reset() {
 	*x = FunctionFinished{}
-	mi := &file_messages_invocation_proto_msgTypes[6]
+	mi := &file_messages_invocation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +650,7 @@ func (x *FunctionFinished) String() string {
 func (*FunctionFinished) ProtoMessage() {}
 
 func (x *FunctionFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[6]
+	mi := &file_messages_invocation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +663,7 @@ func (x *FunctionFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionFinished.ProtoReflect.Descriptor instead.
 func (*FunctionFinished) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{6}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FunctionFinished) GetAnswer() *Invoked {
@@ -610,7 +687,7 @@ type FunctionLost struct {
 
 func (x *FunctionLost) Reset() {
 	*x = FunctionLost{}
-	mi := &file_messages_invocation_proto_msgTypes[7]
+	mi := &file_messages_invocation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +699,7 @@ func (x *FunctionLost) String() string {
 func (*FunctionLost) ProtoMessage() {}
 
 func (x *FunctionLost) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[7]
+	mi := &file_messages_invocation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +712,7 @@ func (x *FunctionLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionLost.ProtoReflect.Descriptor instead.
 func (*FunctionLost) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{7}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FunctionLost) GetAttempt() *AttemptRef {
@@ -668,7 +745,7 @@ type ReleaseTensors struct {
 
 func (x *ReleaseTensors) Reset() {
 	*x = ReleaseTensors{}
-	mi := &file_messages_invocation_proto_msgTypes[8]
+	mi := &file_messages_invocation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +757,7 @@ func (x *ReleaseTensors) String() string {
 func (*ReleaseTensors) ProtoMessage() {}
 
 func (x *ReleaseTensors) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[8]
+	mi := &file_messages_invocation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +770,7 @@ func (x *ReleaseTensors) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseTensors.ProtoReflect.Descriptor instead.
 func (*ReleaseTensors) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{8}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReleaseTensors) GetStep() *AttemptRef {
@@ -728,7 +805,7 @@ type ReleaseTensorsReply struct {
 
 func (x *ReleaseTensorsReply) Reset() {
 	*x = ReleaseTensorsReply{}
-	mi := &file_messages_invocation_proto_msgTypes[9]
+	mi := &file_messages_invocation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +817,7 @@ func (x *ReleaseTensorsReply) String() string {
 func (*ReleaseTensorsReply) ProtoMessage() {}
 
 func (x *ReleaseTensorsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[9]
+	mi := &file_messages_invocation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +830,7 @@ func (x *ReleaseTensorsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseTensorsReply.ProtoReflect.Descriptor instead.
 func (*ReleaseTensorsReply) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{9}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReleaseTensorsReply) GetJob() *JobRef {
@@ -774,7 +851,7 @@ var File_messages_invocation_proto protoreflect.FileDescriptor
 
 const file_messages_invocation_proto_rawDesc = "" +
 	"\n" +
-	"\x19messages/invocation.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\"\xea\x04\n" +
+	"\x19messages/invocation.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\"\x84\x06\n" +
 	"\tRoundPlan\x12#\n" +
 	"\rfunction_name\x18\x01 \x01(\tR\ffunctionName\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\tR\adataset\x12%\n" +
@@ -796,8 +873,13 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x0e \x01(\x04R\ttimeoutMs\x120\n" +
 	"\x05chaos\x18\x0f \x01(\v2\x1a.troupe.messages.ChaosPlanR\x05chaos\x12%\n" +
-	"\x0ewant_optimizer\x18\x10 \x01(\bR\rwantOptimizer\x1a7\n" +
+	"\x0ewant_optimizer\x18\x10 \x01(\bR\rwantOptimizer\x12)\n" +
+	"\x10function_version\x18\x11 \x01(\tR\x0ffunctionVersion\x125\n" +
+	"\x03env\x18\x12 \x03(\v2#.troupe.messages.RoundPlan.EnvEntryR\x03env\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x81\x02\n" +
 	"\x06Invoke\x125\n" +
@@ -809,7 +891,7 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\toptimizer\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\toptimizer\"a\n" +
 	"\x0eInvokeAccepted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
-	"\arunning\x18\x02 \x01(\bR\arunning\"\xd2\x02\n" +
+	"\arunning\x18\x02 \x01(\bR\arunning\"\xed\x03\n" +
 	"\aInvoked\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x120\n" +
 	"\x05model\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x128\n" +
@@ -820,7 +902,15 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\acorrect\x18\a \x01(\x01R\acorrect\x12!\n" +
 	"\fhas_accuracy\x18\b \x01(\bR\vhasAccuracy\x12\x1f\n" +
 	"\vduration_us\x18\t \x01(\x04R\n" +
-	"durationUs\"\x9a\x01\n" +
+	"durationUs\x12?\n" +
+	"\ametrics\x18\n" +
+	" \x03(\v2%.troupe.messages.Invoked.MetricsEntryR\ametrics\x1aX\n" +
+	"\fMetricsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
+	"\x05value\x18\x02 \x01(\v2\x1c.troupe.messages.WeightedSumR\x05value:\x028\x01\"7\n" +
+	"\vWeightedSum\x12\x10\n" +
+	"\x03sum\x18\x01 \x01(\x01R\x03sum\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\"\x9a\x01\n" +
 	"\fInvokeFailed\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x1f\n" +
@@ -855,51 +945,57 @@ func file_messages_invocation_proto_rawDescGZIP() []byte {
 	return file_messages_invocation_proto_rawDescData
 }
 
-var file_messages_invocation_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_messages_invocation_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_messages_invocation_proto_goTypes = []any{
 	(*RoundPlan)(nil),           // 0: troupe.messages.RoundPlan
 	(*Invoke)(nil),              // 1: troupe.messages.Invoke
 	(*InvokeAccepted)(nil),      // 2: troupe.messages.InvokeAccepted
 	(*Invoked)(nil),             // 3: troupe.messages.Invoked
-	(*InvokeFailed)(nil),        // 4: troupe.messages.InvokeFailed
-	(*CancelInvocation)(nil),    // 5: troupe.messages.CancelInvocation
-	(*FunctionFinished)(nil),    // 6: troupe.messages.FunctionFinished
-	(*FunctionLost)(nil),        // 7: troupe.messages.FunctionLost
-	(*ReleaseTensors)(nil),      // 8: troupe.messages.ReleaseTensors
-	(*ReleaseTensorsReply)(nil), // 9: troupe.messages.ReleaseTensorsReply
-	nil,                         // 10: troupe.messages.RoundPlan.ArgsEntry
-	(*TensorRef)(nil),           // 11: troupe.messages.TensorRef
-	(*ChaosPlan)(nil),           // 12: troupe.messages.ChaosPlan
-	(*AttemptRef)(nil),          // 13: troupe.messages.AttemptRef
-	(*Range)(nil),               // 14: troupe.messages.Range
-	(*Failure)(nil),             // 15: troupe.messages.Failure
-	(*JobRef)(nil),              // 16: troupe.messages.JobRef
+	(*WeightedSum)(nil),         // 4: troupe.messages.WeightedSum
+	(*InvokeFailed)(nil),        // 5: troupe.messages.InvokeFailed
+	(*CancelInvocation)(nil),    // 6: troupe.messages.CancelInvocation
+	(*FunctionFinished)(nil),    // 7: troupe.messages.FunctionFinished
+	(*FunctionLost)(nil),        // 8: troupe.messages.FunctionLost
+	(*ReleaseTensors)(nil),      // 9: troupe.messages.ReleaseTensors
+	(*ReleaseTensorsReply)(nil), // 10: troupe.messages.ReleaseTensorsReply
+	nil,                         // 11: troupe.messages.RoundPlan.ArgsEntry
+	nil,                         // 12: troupe.messages.RoundPlan.EnvEntry
+	nil,                         // 13: troupe.messages.Invoked.MetricsEntry
+	(*TensorRef)(nil),           // 14: troupe.messages.TensorRef
+	(*ChaosPlan)(nil),           // 15: troupe.messages.ChaosPlan
+	(*AttemptRef)(nil),          // 16: troupe.messages.AttemptRef
+	(*Range)(nil),               // 17: troupe.messages.Range
+	(*Failure)(nil),             // 18: troupe.messages.Failure
+	(*JobRef)(nil),              // 19: troupe.messages.JobRef
 }
 var file_messages_invocation_proto_depIdxs = []int32{
-	11, // 0: troupe.messages.RoundPlan.model:type_name -> troupe.messages.TensorRef
-	10, // 1: troupe.messages.RoundPlan.args:type_name -> troupe.messages.RoundPlan.ArgsEntry
-	12, // 2: troupe.messages.RoundPlan.chaos:type_name -> troupe.messages.ChaosPlan
-	13, // 3: troupe.messages.Invoke.attempt:type_name -> troupe.messages.AttemptRef
-	0,  // 4: troupe.messages.Invoke.plan:type_name -> troupe.messages.RoundPlan
-	14, // 5: troupe.messages.Invoke.ranges:type_name -> troupe.messages.Range
-	11, // 6: troupe.messages.Invoke.optimizer:type_name -> troupe.messages.TensorRef
-	13, // 7: troupe.messages.InvokeAccepted.attempt:type_name -> troupe.messages.AttemptRef
-	13, // 8: troupe.messages.Invoked.attempt:type_name -> troupe.messages.AttemptRef
-	11, // 9: troupe.messages.Invoked.model:type_name -> troupe.messages.TensorRef
-	11, // 10: troupe.messages.Invoked.optimizer:type_name -> troupe.messages.TensorRef
-	13, // 11: troupe.messages.InvokeFailed.attempt:type_name -> troupe.messages.AttemptRef
-	15, // 12: troupe.messages.InvokeFailed.failure:type_name -> troupe.messages.Failure
-	13, // 13: troupe.messages.CancelInvocation.attempt:type_name -> troupe.messages.AttemptRef
-	3,  // 14: troupe.messages.FunctionFinished.answer:type_name -> troupe.messages.Invoked
-	13, // 15: troupe.messages.FunctionLost.attempt:type_name -> troupe.messages.AttemptRef
-	15, // 16: troupe.messages.FunctionLost.failure:type_name -> troupe.messages.Failure
-	13, // 17: troupe.messages.ReleaseTensors.step:type_name -> troupe.messages.AttemptRef
-	16, // 18: troupe.messages.ReleaseTensorsReply.job:type_name -> troupe.messages.JobRef
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	14, // 0: troupe.messages.RoundPlan.model:type_name -> troupe.messages.TensorRef
+	11, // 1: troupe.messages.RoundPlan.args:type_name -> troupe.messages.RoundPlan.ArgsEntry
+	15, // 2: troupe.messages.RoundPlan.chaos:type_name -> troupe.messages.ChaosPlan
+	12, // 3: troupe.messages.RoundPlan.env:type_name -> troupe.messages.RoundPlan.EnvEntry
+	16, // 4: troupe.messages.Invoke.attempt:type_name -> troupe.messages.AttemptRef
+	0,  // 5: troupe.messages.Invoke.plan:type_name -> troupe.messages.RoundPlan
+	17, // 6: troupe.messages.Invoke.ranges:type_name -> troupe.messages.Range
+	14, // 7: troupe.messages.Invoke.optimizer:type_name -> troupe.messages.TensorRef
+	16, // 8: troupe.messages.InvokeAccepted.attempt:type_name -> troupe.messages.AttemptRef
+	16, // 9: troupe.messages.Invoked.attempt:type_name -> troupe.messages.AttemptRef
+	14, // 10: troupe.messages.Invoked.model:type_name -> troupe.messages.TensorRef
+	14, // 11: troupe.messages.Invoked.optimizer:type_name -> troupe.messages.TensorRef
+	13, // 12: troupe.messages.Invoked.metrics:type_name -> troupe.messages.Invoked.MetricsEntry
+	16, // 13: troupe.messages.InvokeFailed.attempt:type_name -> troupe.messages.AttemptRef
+	18, // 14: troupe.messages.InvokeFailed.failure:type_name -> troupe.messages.Failure
+	16, // 15: troupe.messages.CancelInvocation.attempt:type_name -> troupe.messages.AttemptRef
+	3,  // 16: troupe.messages.FunctionFinished.answer:type_name -> troupe.messages.Invoked
+	16, // 17: troupe.messages.FunctionLost.attempt:type_name -> troupe.messages.AttemptRef
+	18, // 18: troupe.messages.FunctionLost.failure:type_name -> troupe.messages.Failure
+	16, // 19: troupe.messages.ReleaseTensors.step:type_name -> troupe.messages.AttemptRef
+	19, // 20: troupe.messages.ReleaseTensorsReply.job:type_name -> troupe.messages.JobRef
+	4,  // 21: troupe.messages.Invoked.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_messages_invocation_proto_init() }
@@ -915,7 +1011,7 @@ func file_messages_invocation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_invocation_proto_rawDesc), len(file_messages_invocation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -35,12 +35,13 @@ type TrainTask struct {
 	Lr           float64                `protobuf:"fixed64,5,opt,name=lr,proto3" json:"lr,omitempty"`                               // finite, > 0
 	Options      *TrainOptions          `protobuf:"bytes,6,opt,name=options,proto3" json:"options,omitempty"`
 	// Filled in at submission, from the catalogs.
-	DatasetName   string `protobuf:"bytes,7,opt,name=dataset_name,json=datasetName,proto3" json:"dataset_name,omitempty"`       // the catalog's name
-	DatasetDigest string `protobuf:"bytes,8,opt,name=dataset_digest,json=datasetDigest,proto3" json:"dataset_digest,omitempty"` // sha256 of the arrays, hex
-	TrainSamples  uint64 `protobuf:"varint,9,opt,name=train_samples,json=trainSamples,proto3" json:"train_samples,omitempty"`
-	TestSamples   uint64 `protobuf:"varint,10,opt,name=test_samples,json=testSamples,proto3" json:"test_samples,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DatasetName     string `protobuf:"bytes,7,opt,name=dataset_name,json=datasetName,proto3" json:"dataset_name,omitempty"`       // the catalog's name
+	DatasetDigest   string `protobuf:"bytes,8,opt,name=dataset_digest,json=datasetDigest,proto3" json:"dataset_digest,omitempty"` // sha256 of the arrays, hex
+	TrainSamples    uint64 `protobuf:"varint,9,opt,name=train_samples,json=trainSamples,proto3" json:"train_samples,omitempty"`
+	TestSamples     uint64 `protobuf:"varint,10,opt,name=test_samples,json=testSamples,proto3" json:"test_samples,omitempty"`
+	FunctionVersion string `protobuf:"bytes,11,opt,name=function_version,json=functionVersion,proto3" json:"function_version,omitempty"` // of a user's program, sha256, hex; empty: a built-in
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TrainTask) Reset() {
@@ -143,6 +144,13 @@ func (x *TrainTask) GetTestSamples() uint64 {
 	return 0
 }
 
+func (x *TrainTask) GetFunctionVersion() string {
+	if x != nil {
+		return x.FunctionVersion
+	}
+	return ""
+}
+
 // TrainOptions are the flags of a job beyond the five of KubeML.
 type TrainOptions struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -162,6 +170,11 @@ type TrainOptions struct {
 	Chaos              *ChaosPlan             `protobuf:"bytes,14,opt,name=chaos,proto3" json:"chaos,omitempty"`
 	Args               map[string]string      `protobuf:"bytes,15,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for the function
 	Priority           int32                  `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`                                                                  // higher starts first
+	LrScale            string                 `protobuf:"bytes,17,opt,name=lr_scale,json=lrScale,proto3" json:"lr_scale,omitempty"`                                                      // none, sqrt, linear: how lr follows N; "": none
+	Warmup             float64                `protobuf:"fixed64,18,opt,name=warmup,proto3" json:"warmup,omitempty"`                                                                     // epochs over which lr rises to its value
+	Env                map[string]string      `protobuf:"bytes,19,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`   // environment of a user's program
+	Init               string                 `protobuf:"bytes,20,opt,name=init,proto3" json:"init,omitempty"`                                                                           // a model's id or a .safetensors file to start from; "": none
+	InitPartial        bool                   `protobuf:"varint,21,opt,name=init_partial,json=initPartial,proto3" json:"init_partial,omitempty"`                                         // take of it what fits, leave the rest as the function made it
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -308,6 +321,41 @@ func (x *TrainOptions) GetPriority() int32 {
 	return 0
 }
 
+func (x *TrainOptions) GetLrScale() string {
+	if x != nil {
+		return x.LrScale
+	}
+	return ""
+}
+
+func (x *TrainOptions) GetWarmup() float64 {
+	if x != nil {
+		return x.Warmup
+	}
+	return 0
+}
+
+func (x *TrainOptions) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *TrainOptions) GetInit() string {
+	if x != nil {
+		return x.Init
+	}
+	return ""
+}
+
+func (x *TrainOptions) GetInitPartial() bool {
+	if x != nil {
+		return x.InitPartial
+	}
+	return false
+}
+
 // ChaosPlan breaks functions on purpose: shares in [0, 1] of the attempts.
 // Whether an attempt is broken depends on (seed, epoch, round, function,
 // attempt) only.
@@ -391,7 +439,7 @@ var File_messages_task_proto protoreflect.FileDescriptor
 
 const file_messages_task_proto_rawDesc = "" +
 	"\n" +
-	"\x13messages/task.proto\x12\x0ftroupe.messages\"\xdc\x02\n" +
+	"\x13messages/task.proto\x12\x0ftroupe.messages\"\x87\x03\n" +
 	"\tTrainTask\x12#\n" +
 	"\rfunction_name\x18\x01 \x01(\tR\ffunctionName\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\tR\adataset\x12\x16\n" +
@@ -404,7 +452,8 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x0edataset_digest\x18\b \x01(\tR\rdatasetDigest\x12#\n" +
 	"\rtrain_samples\x18\t \x01(\x04R\ftrainSamples\x12!\n" +
 	"\ftest_samples\x18\n" +
-	" \x01(\x04R\vtestSamples\"\xb7\x05\n" +
+	" \x01(\x04R\vtestSamples\x12)\n" +
+	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\"\x93\a\n" +
 	"\fTrainOptions\x12/\n" +
 	"\x13default_parallelism\x18\x01 \x01(\rR\x12defaultParallelism\x12'\n" +
 	"\x0fmin_parallelism\x18\x02 \x01(\rR\x0eminParallelism\x12'\n" +
@@ -422,8 +471,16 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x13function_timeout_ms\x18\r \x01(\x04R\x11functionTimeoutMs\x120\n" +
 	"\x05chaos\x18\x0e \x01(\v2\x1a.troupe.messages.ChaosPlanR\x05chaos\x12;\n" +
 	"\x04args\x18\x0f \x03(\v2'.troupe.messages.TrainOptions.ArgsEntryR\x04args\x12\x1a\n" +
-	"\bpriority\x18\x10 \x01(\x05R\bpriority\x1a7\n" +
+	"\bpriority\x18\x10 \x01(\x05R\bpriority\x12\x19\n" +
+	"\blr_scale\x18\x11 \x01(\tR\alrScale\x12\x16\n" +
+	"\x06warmup\x18\x12 \x01(\x01R\x06warmup\x128\n" +
+	"\x03env\x18\x13 \x03(\v2&.troupe.messages.TrainOptions.EnvEntryR\x03env\x12\x12\n" +
+	"\x04init\x18\x14 \x01(\tR\x04init\x12!\n" +
+	"\finit_partial\x18\x15 \x01(\bR\vinitPartial\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
@@ -449,22 +506,24 @@ func file_messages_task_proto_rawDescGZIP() []byte {
 	return file_messages_task_proto_rawDescData
 }
 
-var file_messages_task_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_messages_task_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_messages_task_proto_goTypes = []any{
 	(*TrainTask)(nil),    // 0: troupe.messages.TrainTask
 	(*TrainOptions)(nil), // 1: troupe.messages.TrainOptions
 	(*ChaosPlan)(nil),    // 2: troupe.messages.ChaosPlan
 	nil,                  // 3: troupe.messages.TrainOptions.ArgsEntry
+	nil,                  // 4: troupe.messages.TrainOptions.EnvEntry
 }
 var file_messages_task_proto_depIdxs = []int32{
 	1, // 0: troupe.messages.TrainTask.options:type_name -> troupe.messages.TrainOptions
 	2, // 1: troupe.messages.TrainOptions.chaos:type_name -> troupe.messages.ChaosPlan
 	3, // 2: troupe.messages.TrainOptions.args:type_name -> troupe.messages.TrainOptions.ArgsEntry
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	4, // 3: troupe.messages.TrainOptions.env:type_name -> troupe.messages.TrainOptions.EnvEntry
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_messages_task_proto_init() }
@@ -479,7 +538,7 @@ func file_messages_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_task_proto_rawDesc), len(file_messages_task_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

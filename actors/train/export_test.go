@@ -56,3 +56,6 @@ func Judge(failures []*messages.Failure, retries uint32) (retry, lost, fatal boo
 	v := judge(failures, retries, 1)
 	return !v.lost && v.fatal == nil, v.lost, v.fatal != nil, v.after
 }
+
+// Rate is the learning rate of a round.
+var Rate = rate

@@ -15,9 +15,10 @@ type history struct {
 	worker  time.Duration           // run time of all attempts
 
 	epochStarted time.Time
-	trained      time.Time            // when the epoch's last merge so far was done
-	lossSum      float64              // of the epoch, over samples
-	initial      messages.EpochRecord // what happened before the first epoch
+	trained      time.Time                        // when the epoch's last merge so far was done
+	lossSum      float64                          // of the epoch, over samples
+	metrics      map[string]*messages.WeightedSum // of the epoch, by name
+	initial      messages.EpochRecord             // what happened before the first epoch
 }
 
 // round is what one merge was made of.
@@ -30,7 +31,7 @@ func (h *history) start(now time.Time) { h.started = now }
 
 func (h *history) beginEpoch(epoch uint32, now time.Time) {
 	h.record = &messages.EpochRecord{Epoch: epoch}
-	h.epochStarted, h.lossSum = now, 0
+	h.epochStarted, h.lossSum, h.metrics = now, 0, map[string]*messages.WeightedSum{}
 }
 
 func (h *history) beginRound(n uint32) {
@@ -44,6 +45,7 @@ func (h *history) merged(answers []*messages.Invoked, now time.Time) round {
 	for _, a := range answers {
 		r.samples += a.GetSamples()
 		sum += a.GetLoss() * float64(a.GetSamples())
+		h.logged(a)
 	}
 	r.loss = sum / float64(r.samples)
 	h.lossSum += sum
@@ -59,6 +61,7 @@ func (h *history) measured(blocks []*messages.Invoked, samples uint64) {
 	var loss, correct float64
 	counted := len(blocks) > 0
 	for _, b := range blocks {
+		h.logged(b)
 		loss += b.GetLoss()
 		correct += b.GetCorrect()
 		counted = counted && b.GetHasAccuracy()
@@ -71,11 +74,30 @@ func (h *history) measured(blocks []*messages.Invoked, samples uint64) {
 	}
 }
 
+// logged adds what a function logged by name.
+func (h *history) logged(answer *messages.Invoked) {
+	for name, m := range answer.GetMetrics() {
+		total := h.metrics[name]
+		if total == nil {
+			total = &messages.WeightedSum{}
+			h.metrics[name] = total
+		}
+		total.Sum += m.GetSum()
+		total.Weight += m.GetWeight()
+	}
+}
+
 func (h *history) unmeasured() { h.record.ValidationLoss, h.record.Accuracy = nil, nil }
 
 func (h *history) endEpoch(now time.Time) *messages.EpochRecord {
 	h.record.DurationS = now.Sub(h.epochStarted).Seconds()
 	h.record.TrainingS = h.trained.Sub(h.epochStarted).Seconds()
+	for name, m := range h.metrics {
+		if h.record.Metrics == nil {
+			h.record.Metrics = map[string]float64{}
+		}
+		h.record.Metrics[name] = m.GetSum() / m.GetWeight()
+	}
 	ended := h.record
 	h.epochs = append(h.epochs, ended)
 	h.record = nil

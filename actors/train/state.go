@@ -203,15 +203,19 @@ func (s *state) plan(task messages.Task) *messages.RoundPlan {
 		FunctionName:  s.task.GetFunctionName(),
 		Dataset:       s.task.GetDatasetName(),
 		DatasetDigest: s.task.GetDatasetDigest(),
-		Parallelism:   s.parallelism(),
-		K:             s.opts.GetK(),
-		BatchSize:     s.task.GetBatchSize(),
-		Lr:            s.task.GetLr(),
-		Model:         s.model,
-		ModelVersion:  s.version,
-		Args:          s.opts.GetArgs(),
-		TimeoutMs:     s.opts.GetFunctionTimeoutMs(),
-		OrderSize:     s.task.GetTrainSamples(),
+
+		FunctionVersion: s.task.GetFunctionVersion(),
+		Env:             s.opts.GetEnv(),
+
+		Parallelism:  s.parallelism(),
+		K:            s.opts.GetK(),
+		BatchSize:    s.task.GetBatchSize(),
+		Lr:           s.rate(),
+		Model:        s.model,
+		ModelVersion: s.version,
+		Args:         s.opts.GetArgs(),
+		TimeoutMs:    s.opts.GetFunctionTimeoutMs(),
+		OrderSize:    s.task.GetTrainSamples(),
 	}
 	switch task {
 	case messages.Task_TASK_TRAIN:
@@ -223,6 +227,19 @@ func (s *state) plan(task messages.Task) *messages.RoundPlan {
 		p.OrderSize = s.task.GetTestSamples()
 	}
 	return p
+}
+
+// rate is the learning rate of the round that begins.
+func (s *state) rate() float64 {
+	if s.epoch == 0 {
+		return s.task.GetLr()
+	}
+	return rate(s.task.GetLr(), s.opts.GetLrScale(), s.parallelism(), s.opts.GetWarmup(), s.epochsDone())
+}
+
+// epochsDone is how many epochs are trained once the running round is.
+func (s *state) epochsDone() float64 {
+	return float64(s.epoch) - float64(s.todo.total())/float64(s.task.GetTrainSamples())
 }
 
 // finish takes the answer of an open attempt and reports whether it was one.
@@ -383,7 +400,7 @@ func (s *state) validationDue() bool {
 	if every < 0 {
 		return false
 	}
-	done := float64(s.epoch) - float64(s.todo.total())/float64(s.task.GetTrainSamples())
+	done := s.epochsDone()
 	const rounding = 1e-9
 	if done+rounding < s.nextCheck {
 		return false

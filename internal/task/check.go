@@ -27,6 +27,9 @@ func Merges() []string { return []string{"average", "average:unweighted"} }
 // OptimizerStates lists what options.optimizer_state may be.
 func OptimizerStates() []string { return []string{"keep", "reset", "average"} }
 
+// LRScales lists what options.lr_scale may be.
+func LRScales() []string { return []string{"none", "sqrt", "linear"} }
+
 func invalid(format string, args ...any) error {
 	return fault.New("task.resolve", fault.Invalid, format, args...)
 }
@@ -34,7 +37,7 @@ func invalid(format string, args ...any) error {
 // check returns an error unless t, with its defaults set, is sound.
 func check(t *messages.TrainTask) error {
 	for _, one := range []func(*messages.TrainTask) error{
-		checkNames, checkTask, checkParallelism, checkTraining, checkRounds, checkArgs,
+		checkNames, checkTask, checkParallelism, checkTraining, checkRates, checkRounds, checkArgs, checkEnv,
 	} {
 		if err := one(t); err != nil {
 			return err
@@ -106,6 +109,19 @@ func checkTraining(t *messages.TrainTask) error {
 	return nil
 }
 
+func checkRates(t *messages.TrainTask) error {
+	o := t.GetOptions()
+	switch {
+	case !slices.Contains(LRScales(), o.GetLrScale()):
+		return invalid("lr-scale %q does not exist: give one of %s", o.GetLrScale(), strings.Join(LRScales(), ", "))
+	case !finite(o.GetWarmup()) || o.GetWarmup() < 0:
+		return invalid("warmup %v: give a number of epochs, 0 or more", o.GetWarmup())
+	case o.GetInitPartial() && o.GetInit() == "":
+		return invalid("init-partial: it says how --init is used: give --init too")
+	}
+	return nil
+}
+
 func checkRounds(t *messages.TrainTask) error {
 	o := t.GetOptions()
 	switch timeout := o.GetFunctionTimeoutMs(); {
@@ -126,6 +142,18 @@ func checkArgs(t *messages.TrainTask) error {
 			return invalid("arg %q: it has no name: give name=value", "="+v)
 		case !utf8.ValidString(k) || !utf8.ValidString(v):
 			return invalid("arg %q: it is not UTF-8: give text that is", k+"="+v)
+		}
+	}
+	return nil
+}
+
+func checkEnv(t *messages.TrainTask) error {
+	for k, v := range t.GetOptions().GetEnv() {
+		switch {
+		case k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00"):
+			return invalid("env %q: give NAME=value, without NUL bytes", k+"="+v)
+		case !utf8.ValidString(k) || !utf8.ValidString(v):
+			return invalid("env %q: it is not UTF-8: give text that is", k+"="+v)
 		}
 	}
 	return nil

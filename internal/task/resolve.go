@@ -46,6 +46,7 @@ func complete(t *messages.TrainTask, d config.Train) {
 	setDefault(&o.Merge, d.Merge)
 	setDefault(&o.OptimizerState, d.OptimizerState)
 	setDefault(&o.ValidateEvery, d.ValidateEvery)
+	setDefault(&o.LrScale, d.LRScale)
 	setDefault(&o.Seed, d.Seed)
 	setDefault(&o.MinFunctions, d.MinFunctions)
 	setDefault(&o.FunctionTimeoutMs, uint64(d.FunctionTimeout/time.Millisecond))

@@ -23,7 +23,7 @@ func TestResolveSetsEveryDefault(t *testing.T) {
 	require.Truef(t, proto.Equal(&messages.TrainTask{
 		FunctionName: "mlp", Dataset: "digits", Epochs: 5, BatchSize: 64, Lr: 0.01,
 		Options: &messages.TrainOptions{
-			MinParallelism: 1, K: 16, Merge: "average", OptimizerState: "keep", ValidateEvery: 1,
+			MinParallelism: 1, K: 16, Merge: "average", OptimizerState: "keep", ValidateEvery: 1, LrScale: "none",
 			Shuffle: proto.Bool(true), Retries: proto.Uint32(3), MinFunctions: 1, FunctionTimeoutMs: 30 * 60 * 1000,
 		},
 	}, r), "%v", r)
@@ -35,7 +35,7 @@ func TestResolveKeepsWhatIsSetAndCopies(t *testing.T) {
 		DatasetDigest: "ab", TrainSamples: 7,
 		Options: &messages.TrainOptions{
 			DefaultParallelism: 3, MinParallelism: 3, MaxParallelism: 3, StaticParallelism: true, K: -1,
-			Merge: "average:unweighted", OptimizerState: "reset", ValidateEvery: -1,
+			Merge: "average:unweighted", OptimizerState: "reset", ValidateEvery: -1, LrScale: "sqrt", Warmup: 2,
 			Shuffle: proto.Bool(false), Seed: math.MaxUint64, Retries: proto.Uint32(0), MinFunctions: 65536,
 			FunctionTimeoutMs: 1, Chaos: &messages.ChaosPlan{Kill: 1}, Args: map[string]string{"a": ""}, Priority: -5,
 		},
