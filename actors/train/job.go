@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -33,10 +34,14 @@ type Models interface {
 // Deps is everything a job may touch outside its own state. All are required
 // but Options.
 type Deps struct {
-	Log       *zap.Logger
-	Rim       actorkit.Rim
-	Space     plane.Space // where merged models go
-	Models    Models
+	Log    *zap.Logger
+	Rim    actorkit.Rim
+	Space  plane.Space // where merged models go
+	Models Models
+	// OpenModel opens a model to start from: a stored one by its id, or a
+	// .safetensors file by its path. It is called off the actor; the caller
+	// closes the blob.
+	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
 	Invoker   *actor.Props // of a child that runs one assignment
 	Host      func(node string) *actor.PID
 	Scheduler func() *actor.PID
@@ -125,6 +130,8 @@ func (j *job) Receive(ctx actor.Context) {
 		j.onReleased(m)
 	case *messages.JobEventReply:
 		j.outbox.Acknowledge(m)
+	case *adopted:
+		j.onAdopted(m)
 	case *merged:
 		j.onMerged(ctx, m)
 	case *saved:
@@ -162,6 +169,8 @@ func (j *job) proceed(ctx actor.Context) {
 			continue
 		}
 		switch next {
+		case adopt:
+			j.adopt(ctx)
 		case merge:
 			j.merge(ctx)
 		case save:
@@ -323,6 +332,26 @@ func (j *job) post(ctx actor.Context) {
 	j.state.events = nil
 }
 
+func (j *job) adopt(ctx actor.Context) {
+	w := &adoptWork{
+		ctx: j.work, space: j.deps.Space, open: j.deps.OpenModel, base: j.state.model,
+		from: j.state.opts.GetInit(), partial: j.state.opts.GetInitPartial(), key: j.key("model-0"),
+	}
+	j.deps.Rim.Go(ctx.Self(), w.run)
+}
+
+func (j *job) onAdopted(m *adopted) {
+	switch {
+	case j.ended != nil:
+		j.tidy() // the job ended meanwhile
+	case m.err != nil:
+		j.state.fatal = wire.Failure(m.err)
+	default:
+		j.state.adopting = false
+		j.state.model = m.model
+	}
+}
+
 func (j *job) merge(ctx actor.Context) {
 	st := j.state
 	w := &mergeWork{
@@ -331,7 +360,7 @@ func (j *job) merge(ctx actor.Context) {
 		unweighted: st.opts.GetMerge() == "average:unweighted",
 		optimizers: st.opts.GetOptimizerState() == "average",
 	}
-	if st.version > 0 {
+	if strings.HasPrefix(st.model.GetKey(), j.key("")) { // else a host's: see keep
 		w.obsolete = append(w.obsolete, st.model.GetKey())
 	}
 	if st.shared != nil {

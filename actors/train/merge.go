@@ -98,18 +98,6 @@ func (w *mergeWork) average(key string, part func(*messages.Invoked) *messages.T
 	return wire.TensorRef(ref), nil
 }
 
-// mergedSize returns the size of the file that tensor.Average writes.
-func mergedSize(answer tensor.Source) (int64, error) {
-	layout, err := tensor.ReadLayout(answer.R, answer.Size)
-	if err != nil {
-		return 0, err
-	}
-	if layout, err = tensor.NewLayout(layout.Specs()); err != nil {
-		return 0, err
-	}
-	return layout.Size(), nil
-}
-
 func (w *mergeWork) open(ref plane.Ref) (plane.Blob, error) {
 	blob, err := w.space.Open(ref)
 	if err != nil || len(w.step.work) <= openAtOnce {

@@ -36,6 +36,7 @@ type state struct {
 	validate bool // the model is to be validated next
 	sizing   bool // the Scheduler is asked for the next N
 	saving   bool // the result is being stored
+	adopting bool // the first model is being given the values of another
 
 	history   history
 	budget    int                  // failures that the job may still have
@@ -89,6 +90,7 @@ type effect int
 const (
 	wait   effect = iota // for a message
 	again                // nothing: the state has moved, ask again
+	adopt                // give the first model the values of another one
 	merge                // merge the answers of the round in merging
 	save                 // store the result
 	giveUp               // end the job: fatal says why
@@ -103,7 +105,7 @@ func (s *state) advance(now time.Time) effect {
 		return wait
 	case s.step != nil:
 		return s.stepEnded()
-	case s.merging != nil || s.saving:
+	case s.merging != nil || s.saving || s.adopting:
 		return wait
 	case s.model == nil:
 		s.beginInit(now)
@@ -129,7 +131,10 @@ func (s *state) advance(now time.Time) effect {
 func (s *state) stepEnded() effect {
 	switch s.step.ref.GetTask() {
 	case messages.Task_TASK_INIT:
-		s.initialised()
+		if s.initialised(); s.model != nil && s.opts.GetInit() != "" {
+			s.adopting = true
+			return adopt
+		}
 	case messages.Task_TASK_TRAIN:
 		if s.roundEnded(); s.fatal == nil {
 			return merge
