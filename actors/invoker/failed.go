@@ -8,8 +8,9 @@ import (
 )
 
 // failed is the panic value of an invoker whose attempt failed. Its supervisor
-// reads the failure and the run time through the methods.
+// reads attempt, failure and run time through the methods.
 type failed struct {
+	attempt *messages.AttemptRef
 	failure *messages.Failure
 	ran     time.Duration
 }
@@ -19,6 +20,9 @@ func (f failed) Error() string { return f.failure.GetText() }
 
 // Unwrap returns the failure as an error of its kind.
 func (f failed) Unwrap() error { return wire.Error(f.failure) }
+
+// Attempt returns the attempt that failed.
+func (f failed) Attempt() *messages.AttemptRef { return f.attempt }
 
 // Failure returns the failure as the host sent it.
 func (f failed) Failure() *messages.Failure { return f.failure }

@@ -228,19 +228,30 @@ func (j *job) invoker(ctx actor.Context, function uint32) *actor.PID {
 }
 
 func (j *job) onFunctionFinished(ctx actor.Context, m *messages.FunctionFinished) {
-	if j.ended == nil && j.state.finish(m.GetAnswer()) {
-		ctx.Stop(j.byFunc[m.GetAnswer().GetAttempt().GetFunction()])
+	if j.ended != nil {
+		return
+	}
+	answer := m.GetAnswer()
+	switch accepted, err := j.state.finish(answer); {
+	case err != nil:
+		j.fail(ctx, answer.GetAttempt(), wire.Failure(err), ranFor(answer))
+	case accepted:
+		ctx.Stop(j.byFunc[answer.GetAttempt().GetFunction()])
 	}
 }
 
 func (j *job) onFunctionLost(ctx actor.Context, m *messages.FunctionLost) {
-	if j.ended != nil {
-		return
+	if j.ended == nil {
+		j.fail(ctx, m.GetAttempt(), m.GetFailure(), 0)
 	}
-	if v, open := j.state.fail(m.GetAttempt(), m.GetFailure(), 0); open {
-		j.after(v, m.GetAttempt())
+}
+
+// fail notes that an attempt failed whose invoker is well.
+func (j *job) fail(ctx actor.Context, attempt *messages.AttemptRef, failure *messages.Failure, ran time.Duration) {
+	if v, open := j.state.fail(attempt, failure, ran); open {
+		j.after(v, attempt)
 		if v.lost {
-			ctx.Stop(j.byFunc[m.GetAttempt().GetFunction()])
+			ctx.Stop(j.byFunc[attempt.GetFunction()])
 		}
 	}
 }

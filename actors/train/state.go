@@ -247,22 +247,28 @@ func (s *state) epochsDone() float64 {
 	return float64(s.epoch) - float64(s.todo.total())/float64(s.task.GetTrainSamples())
 }
 
-// finish takes the answer of an open attempt and reports whether it was one.
-func (s *state) finish(answer *messages.Invoked) bool {
+// finish takes the answer of an open attempt and reports whether it counts. The
+// error, Rejected, says why an open attempt's answer may not: it is that
+// attempt's failure.
+func (s *state) finish(answer *messages.Invoked) (accepted bool, err error) {
 	a, ok := s.step.find(answer.GetAttempt())
 	if !ok {
-		return false // late, repeated or forged
+		return false, nil // late, repeated or forged
 	}
-	s.history.ran(time.Duration(answer.GetDurationUs()) * time.Microsecond)
 	if err := s.acceptable(a, answer); err != nil {
-		s.fail(answer.GetAttempt(), wire.Failure(err), 0)
-		return false
+		return false, err
 	}
+	s.history.ran(ranFor(answer))
 	s.step.end(a)
 	s.step.open--
 	a.answer = answer
 	s.budget = min(s.budget+1, s.fullBudget())
-	return true
+	return true, nil
+}
+
+// ranFor returns for how long an answer's function ran.
+func ranFor(answer *messages.Invoked) time.Duration {
+	return time.Duration(answer.GetDurationUs()) * time.Microsecond
 }
 
 // acceptable says why an answer may not count. Hosts have looked at the

@@ -14,6 +14,7 @@ import (
 // attemptFailed is the panic value of an invoker whose function failed.
 type attemptFailed interface {
 	error
+	Attempt() *messages.AttemptRef
 	Failure() *messages.Failure
 	Ran() time.Duration
 }
@@ -31,15 +32,19 @@ func (j *job) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, p
 		supervisor.RestartChildren(pid) // a bug of ours, between two attempts
 		return
 	}
-	failure, ran := failureOf(reason)
-	attempt := c.step.work[c.function].invoke.GetAttempt()
-	v, _ := j.state.fail(attempt, failure, ran)
+	attempt, failure, ran := failureOf(reason)
+	if attempt == nil {
+		attempt = c.step.work[c.function].invoke.GetAttempt()
+	}
+	v, open := j.state.fail(attempt, failure, ran)
 	if v.lost || v.fatal != nil {
 		supervisor.StopChildren(pid)
 	} else {
 		supervisor.RestartChildren(pid)
 	}
-	j.after(v, attempt)
+	if open { // else an earlier attempt's failure came again, and the open attempt is repeated to the invoker
+		j.after(v, attempt)
+	}
 }
 
 // after has the job go on after a failure, now or when it is time to try again.
@@ -51,12 +56,12 @@ func (j *job) after(v verdict, attempt *messages.AttemptRef) {
 	j.deps.Rim.SendAfter(v.after, j.self, &retryDue{step: j.state.step, function: attempt.GetFunction(), attempt: attempt.GetAttempt()})
 }
 
-// failureOf reads what an invoker panicked with: its function's failure, or a
-// bug of ours.
-func failureOf(reason any) (*messages.Failure, time.Duration) {
+// failureOf reads what an invoker panicked with: its function's failure in an
+// attempt, or a bug of ours, which names none.
+func failureOf(reason any) (*messages.AttemptRef, *messages.Failure, time.Duration) {
 	err := actorkit.Panicked(reason)
 	if f, ok := errors.AsType[attemptFailed](err); ok {
-		return f.Failure(), f.Ran()
+		return f.Attempt(), f.Failure(), f.Ran()
 	}
-	return wire.Failure(err), 0
+	return nil, wire.Failure(err), 0
 }
