@@ -1,6 +1,7 @@
 package train_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -151,7 +152,7 @@ func (s *stage) invoker(ctx actor.Context) {
 	}
 }
 
-// next returns what invokers were told to run since the last call.
+// next returns what invokers were told to run since the last call, by function.
 func (s *stage) next() []*messages.Invoke {
 	s.sim.Drain()
 	told := make([]*messages.Invoke, 0, len(s.told))
@@ -161,7 +162,11 @@ func (s *stage) next() []*messages.Invoke {
 			s.told[i] = &messages.Invoke{Attempt: inv.GetAttempt()} // remembered, not told again
 		}
 	}
-	return slices.DeleteFunc(told, func(inv *messages.Invoke) bool { return inv.GetPlan() == nil })
+	told = slices.DeleteFunc(told, func(inv *messages.Invoke) bool { return inv.GetPlan() == nil })
+	slices.SortStableFunc(told, func(a, b *messages.Invoke) int {
+		return cmp.Compare(a.GetAttempt().GetFunction(), b.GetAttempt().GetFunction())
+	})
+	return told
 }
 
 // tensors puts a state dict of one value into the plane.
