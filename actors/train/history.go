@@ -2,6 +2,7 @@ package train
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/messages"
@@ -108,8 +109,12 @@ func (h *history) ran(d time.Duration) { h.worker += d }
 func (h *history) retried()            { h.current().Retries++ }
 func (h *history) lost()               { h.current().LostFunctions++ }
 func (h *history) rejected()           { h.current().RejectedResults++ }
+
+// freshOptimizer names a function once an epoch.
 func (h *history) freshOptimizer(function uint32) {
-	h.record.FreshOptimizers = append(h.record.FreshOptimizers, function)
+	if !slices.Contains(h.record.FreshOptimizers, function) {
+		h.record.FreshOptimizers = append(h.record.FreshOptimizers, function)
+	}
 }
 
 // current is the record that failures are counted in.

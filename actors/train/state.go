@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -163,12 +164,15 @@ func (s *state) beginEpoch(now time.Time) {
 	}}})
 }
 
-// beginRound cuts the next round and opens its step.
+// beginRound cuts the next round and opens its step. The states of functions
+// that a smaller N leaves without work go, lest scratch hold more than N: should
+// they come back they start from none, as new ones do.
 func (s *state) beginRound(now time.Time) {
 	s.round++
 	n, k := s.parallelism(), s.opts.GetK()
 	parts, rest := cut(s.todo, uint64(n), uint64(max(k, 0)), uint64(s.task.GetBatchSize()), k < 0)
 	s.todo = rest
+	maps.DeleteFunc(s.optimizers, func(function uint32, _ *messages.TensorRef) bool { return function >= n })
 	ref := &messages.AttemptRef{Job: s.ref, Epoch: s.epoch, Round: s.round, Task: messages.Task_TASK_TRAIN}
 	s.step = newStep(ref, s.plan(ref.GetTask()), parts, now)
 	for i, a := range s.step.work {
