@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/oklog/ulid/v2"
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/actors/host"
@@ -26,9 +24,6 @@ import (
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/native"
 	"github.com/troupe-ml/troupe/internal/fault"
-	"github.com/troupe-ml/troupe/internal/task"
-	"github.com/troupe-ml/troupe/internal/wire"
-	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/dataset"
@@ -52,9 +47,6 @@ type Config struct {
 	Functions []native.Function // the user's own, beside the built-in ones
 }
 
-// Submission is a job that was accepted.
-type Submission = train.Submission
-
 // Company is the running actors of one node. It is safe for concurrent use.
 type Company struct {
 	log      *zap.Logger
@@ -64,6 +56,7 @@ type Company struct {
 	runtime  *native.Runtime
 	runner   *host.Local
 	datasets *dataset.Catalog
+	models   *results
 	closers  []func() error  // in the order of opening
 	warnings []string        // of the start, for whoever submits the first job
 	ctx      context.Context // ends with the company; its cause is why
@@ -109,12 +102,13 @@ func Start(cfg Config) (_ *Company, err error) {
 		return nil, err
 	}
 	c.closers = append(c.closers, scratch.Close)
-	return c, c.spawn(cfg, policy, scratch, model.New(bucket))
-}
-
-func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch, models *model.Catalog) (err error) {
 	c.system = actorkit.NewSystem(cfg.Log)
 	c.rim = actorkit.NewRim(c.system)
+	c.models = &results{catalog: model.New(bucket), rim: c.rim, dir: scratch.Folder()}
+	return c, c.spawn(cfg, policy, scratch)
+}
+
+func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch) (err error) {
 	var nonce atomic.Uint64
 	c.runner = host.NewLocal(&host.Executor{
 		Runtimes: []functions.Runtime{c.runtime},
@@ -125,71 +119,11 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	})
 	c.tree, err = SpawnTree(c.system.Root, TreeDeps{
 		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: newID(), Slots: cfg.Node.Slots,
-		Policy: policy, NewID: newID, Fatal: c.end, Runner: c.runner, Space: scratch, Models: &results{models, c.rim},
-		Options: actorkit.Options(cfg.Log),
+		Policy: policy, NewID: newID, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models,
+		OpenModel: c.models.Open,
+		Options:   actorkit.Options(cfg.Log),
 	})
 	return err
-}
-
-// StartJob implements train.Company: it checks the task, finds the function and
-// the data set (importing a file), and hands the task to the Scheduler.
-func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Submission, error) {
-	resolved, err := task.Resolve(asked)
-	if err != nil {
-		return Submission{}, err
-	}
-	if !c.runtime.Has(resolved.GetFunctionName()) {
-		return Submission{}, c.unknownFunction(resolved.GetFunctionName())
-	}
-	if err := c.runtime.CheckArgs(resolved.GetFunctionName(), resolved.GetOptions().GetArgs()); err != nil {
-		return Submission{}, err
-	}
-	info, err := c.datasets.Open(ctx, resolved.GetDataset(), dataset.Options{Seed: resolved.GetOptions().GetSeed()})
-	if err != nil {
-		return Submission{}, err
-	}
-	submitted := proto.CloneOf(resolved)
-	submitted.DatasetName, submitted.DatasetDigest = info.Name, info.Digest
-	submitted.TrainSamples, submitted.TestSamples = uint64(info.Train), uint64(info.Test)
-	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: newID(), Task: submitted})
-	if err != nil {
-		return Submission{}, err
-	}
-	return Submission{
-		ID: reply.GetJobId(), Warnings: slices.Concat(c.warnings, info.Warnings, reply.GetWarnings()),
-	}, wire.Error(reply.GetFailure())
-}
-
-// StopJob ends a job as STOPPED; WatchJob tells when it has. NotFound;
-// Conflict when it has ended.
-func (c *Company) StopJob(ctx context.Context, id, reason string) error {
-	reply, err := ask[*messages.StopJobReply](ctx, c, c.tree.Scheduler, &messages.StopJob{JobId: id, Reason: reason})
-	if err != nil {
-		return err
-	}
-	return wire.Error(reply.GetFailure())
-}
-
-// WatchJob implements train.Company.
-func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error) {
-	events := newEventQueue()
-	pid := c.system.Root.Spawn(WatcherProps(c.log, c.rim, c.tree.Journal, id, events.put))
-	defer c.system.Root.Stop(pid)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-c.ctx.Done():
-			return nil, context.Cause(c.ctx)
-		case <-events.ready:
-		}
-		for _, event := range events.take() {
-			on(event)
-			if ended := event.GetEnded(); ended != nil {
-				return ended.GetResult(), nil
-			}
-		}
-	}
 }
 
 // Close ends all jobs and waits: no goroutine, file or process of the company
@@ -217,14 +151,6 @@ func (c *Company) release() error {
 		errs = append(errs, c.closers[i]())
 	}
 	return errors.Join(errs...)
-}
-
-func (c *Company) unknownFunction(name string) error {
-	var known []string
-	for _, f := range c.runtime.Functions() {
-		known = append(known, f.Name)
-	}
-	return fault.New("actors.start", fault.NotFound, "there is no function %q; there are %s", name, strings.Join(known, ", "))
 }
 
 // ask sends a command until it is answered or ctx ends.

@@ -2,10 +2,15 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"os"
+	"strings"
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/actors/train"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store/model"
@@ -14,6 +19,7 @@ import (
 // results stores what jobs have trained in the model catalog.
 type results struct {
 	catalog *model.Catalog
+	dir     string       // for models that are being read
 	rim     actorkit.Rim // dates the cards
 }
 
@@ -39,4 +45,84 @@ func (r *results) card(task *messages.TrainTask, result *messages.JobResult) mod
 		c.Parallelism = int(result.GetEpochs()[last].GetParallelism())
 	}
 	return c
+}
+
+// Open opens a model to start from: a .safetensors file by its path, or a
+// stored model by its id. NotFound, Invalid, Corrupt, Unavailable.
+func (r *results) Open(ctx context.Context, name string) (plane.Blob, error) {
+	if strings.HasSuffix(name, ".safetensors") {
+		return openFile(name)
+	}
+	m, err := r.catalog.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return r.spool(ctx, m)
+}
+
+// spool copies a stored model into a file of its own, which is gone when the
+// blob is closed.
+func (r *results) spool(ctx context.Context, m model.Model) (_ plane.Blob, err error) {
+	from, err := r.catalog.Read(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	f, err := os.CreateTemp(r.dir, "model-*.safetensors")
+	if err != nil {
+		return nil, fault.New("actors.model", fault.Unavailable, "make room for model %s: %w", m.ID, err)
+	}
+	spooled := &file{File: f, temporary: true}
+	if spooled.size, err = io.Copy(f, from); err != nil {
+		_ = spooled.Close()
+		return nil, fault.New("actors.model", fault.Unavailable, "copy model %s: %w", m.ID, err)
+	}
+	if spooled.size != m.Bytes {
+		_ = spooled.Close()
+		return nil, fault.New("actors.model", fault.Corrupt, "model %s has %d bytes, its card says %d", m.ID, spooled.size, m.Bytes)
+	}
+	return spooled, nil
+}
+
+// file is a plane.Blob that is an open file.
+type file struct {
+	*os.File
+	size      int64
+	temporary bool // removed by Close
+}
+
+var _ plane.Blob = (*file)(nil)
+
+func openFile(path string) (plane.Blob, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New("actors.model", fault.NotFound, "there is no file %q", path)
+	}
+	if err != nil {
+		return nil, fault.New("actors.model", fault.Unavailable, "open %q: %w", path, err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fault.New("actors.model", fault.Invalid, "open %q: %w", path, err)
+	}
+	return &file{File: f, size: info.Size()}, nil
+}
+
+// Size implements plane.Blob.
+func (f *file) Size() int64 { return f.size }
+
+// Path implements plane.Blob.
+func (f *file) Path() string { return f.Name() }
+
+// Close implements plane.Blob.
+func (f *file) Close() error {
+	err := f.File.Close()
+	if f.temporary {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
 }

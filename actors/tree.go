@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"context"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
@@ -26,18 +28,20 @@ const (
 
 // TreeDeps is what the actors of one node touch of the world.
 type TreeDeps struct {
-	Log     *zap.Logger
-	Rim     actorkit.Rim
-	Node    string // its name
-	Boot    string // new each time the node starts
-	Slots   int
-	Policy  scheduler.Policy
-	NewID   func() string // of jobs
-	Runner  host.Runner
-	Space   plane.Space
-	Models  train.Models
-	Fatal   func(error)         // called once an actor has crashed that the company cannot do without
-	Options []actor.PropsOption // of every actor
+	Log    *zap.Logger
+	Rim    actorkit.Rim
+	Node   string // its name
+	Boot   string // new each time the node starts
+	Slots  int
+	Policy scheduler.Policy
+	NewID  func() string // of jobs
+	Runner host.Runner
+	Space  plane.Space
+	Models train.Models
+	// OpenModel opens a model that a job starts from; see train.Deps.
+	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
+	Fatal     func(error)         // called once an actor has crashed that the company cannot do without
+	Options   []actor.PropsOption // of every actor
 }
 
 // Tree is the actors of one node:
@@ -122,7 +126,7 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 func trainDeps(t *Tree, d TreeDeps) train.Deps {
 	host := func(string) *actor.PID { return t.Host } // there is one
 	return train.Deps{
-		Log: d.Log, Rim: d.Rim, Space: d.Space, Models: d.Models, Options: d.Options,
+		Log: d.Log, Rim: d.Rim, Space: d.Space, Models: d.Models, OpenModel: d.OpenModel, Options: d.Options,
 		Invoker:   invoker.Props(invoker.Deps{Log: d.Log, Rim: d.Rim, Host: host, Options: d.Options}),
 		Host:      host,
 		Scheduler: func() *actor.PID { return t.Scheduler },
