@@ -8,21 +8,25 @@ import (
 
 // Card says what a model is and how it came about.
 type Card struct {
-	ID             string    `json:"id"`              // of the job
-	Incarnation    uint64    `json:"incarnation"`     // of the job that saved it
-	Function       string    `json:"function"`        // by name
-	Dataset        string    `json:"dataset"`         // by name
-	DatasetDigest  string    `json:"dataset_digest"`  // see store/dataset
-	Epochs         int       `json:"epochs"`          // trained
-	Accuracy       *float64  `json:"accuracy"`        // percent; null: not measured
-	ValidationLoss *float64  `json:"validation_loss"` // mean over the test samples; null: not measured
-	TrainLoss      float64   `json:"train_loss"`      // mean over the last epoch's samples
-	Parallelism    int       `json:"parallelism"`     // of the last epoch
-	Merge          string    `json:"merge"`           // strategy, as asked for
-	Seed           uint64    `json:"seed"`
-	Bytes          int64     `json:"bytes"`   // of the safetensors file; set by Save
-	SHA256         string    `json:"sha256"`  // of the same, lower-case hexadecimal; set by Save
-	Created        time.Time `json:"created"` // by the clock of the job
+	ID          string `json:"id"`          // of the job
+	Incarnation uint64 `json:"incarnation"` // of the job that saved it
+	Function    string `json:"function"`    // by name
+	// FunctionVersion is that of a user's program, see store/function; empty
+	// for a built-in function.
+	FunctionVersion string            `json:"function_version,omitempty"`
+	Args            map[string]string `json:"args,omitempty"`  // that the function was given
+	Dataset         string            `json:"dataset"`         // by name
+	DatasetDigest   string            `json:"dataset_digest"`  // see store/dataset
+	Epochs          int               `json:"epochs"`          // trained
+	Accuracy        *float64          `json:"accuracy"`        // percent; null: not measured
+	ValidationLoss  *float64          `json:"validation_loss"` // mean over the test samples; null: not measured
+	TrainLoss       float64           `json:"train_loss"`      // mean over the last epoch's samples
+	Parallelism     int               `json:"parallelism"`     // of the last epoch
+	Merge           string            `json:"merge"`           // strategy, as asked for
+	Seed            uint64            `json:"seed"`
+	Bytes           int64             `json:"bytes"`   // of the safetensors file; set by Save
+	SHA256          string            `json:"sha256"`  // of the same, lower-case hexadecimal; set by Save
+	Created         time.Time         `json:"created"` // by the clock of the job
 }
 
 // checkID refuses ids that could not be told apart in a key: they are letters,
