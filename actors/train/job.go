@@ -150,8 +150,7 @@ func (j *job) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		j.onChildGone(m.Who)
 	case *actor.Stopping:
-		j.cancelTk()
-		j.cancelWork()
+		j.leave(ctx)
 		return
 	default:
 		actorkit.Unhandled(j.log, ctx)
@@ -170,9 +169,9 @@ func (j *job) proceed(ctx actor.Context) {
 		}
 		switch next {
 		case adopt:
-			j.adopt(ctx)
+			j.adopt()
 		case merge:
-			j.merge(ctx)
+			j.merge()
 		case save:
 			j.save(ctx)
 		case giveUp:
@@ -343,18 +342,17 @@ func (j *job) post(ctx actor.Context) {
 	j.state.events = nil
 }
 
-func (j *job) adopt(ctx actor.Context) {
+func (j *job) adopt() {
 	w := &adoptWork{
 		ctx: j.work, space: j.deps.Space, open: j.deps.OpenModel, base: j.state.model,
 		from: j.state.opts.GetInit(), partial: j.state.opts.GetInitPartial(), key: j.key("model-0"),
 	}
-	j.deps.Rim.Go(ctx.Self(), w.run)
+	j.produce(w.run)
 }
 
 func (j *job) onAdopted(m *adopted) {
 	switch {
 	case j.ended != nil:
-		j.tidy() // the job ended meanwhile
 	case m.err != nil:
 		j.state.fatal = wire.Failure(m.err)
 	default:
@@ -363,7 +361,7 @@ func (j *job) onAdopted(m *adopted) {
 	}
 }
 
-func (j *job) merge(ctx actor.Context) {
+func (j *job) merge() {
 	st := j.state
 	w := &mergeWork{
 		space: j.deps.Space, rim: j.deps.Rim, step: st.merging,
@@ -377,12 +375,11 @@ func (j *job) merge(ctx actor.Context) {
 	if st.shared != nil {
 		w.obsolete = append(w.obsolete, st.shared.GetKey())
 	}
-	j.deps.Rim.Go(ctx.Self(), w.run)
+	j.produce(w.run)
 }
 
 func (j *job) onMerged(ctx actor.Context, m *merged) {
-	if j.ended != nil || m.step != j.state.merging {
-		j.tidy() // the job ended meanwhile
+	if j.ended != nil {
 		return
 	}
 	if m.err != nil {
@@ -428,7 +425,7 @@ func (j *job) onEffectDue(ctx actor.Context, m *effectDue) {
 	case m.step == nil:
 		j.save(ctx)
 	case m.step == j.state.merging:
-		j.merge(ctx)
+		j.merge()
 	}
 }
 
@@ -464,11 +461,12 @@ func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Fai
 	for _, pid := range ctx.Children() {
 		ctx.Stop(pid)
 	}
-	j.state.step = nil
+	j.state.abandon()
 	result := j.result(phase, failure, url)
 	j.ended = &messages.JobFinished{Job: j.state.ref, Result: result}
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}})
 	j.endedAt = j.deps.Rim.Now()
+	j.cancelWork()
 	j.tidy()
 	j.tellEnd(ctx)
 	j.log.Info("job ended", zap.Stringer("phase", phase), zap.String("error", failure.GetText()))
@@ -482,6 +480,21 @@ func (j *job) tellEnd(ctx actor.Context) {
 	if j.deps.Rim.Now().Sub(j.endedAt) >= lingerFor {
 		clear(j.nodes) // gone, and their tensors with them
 	}
+	j.releaseAll(ctx)
+}
+
+// leave ends the actor. One that has not ended its job dies of a bug, or with
+// its node: what it has here goes, and hosts hear of it once, without an answer.
+func (j *job) leave(ctx actor.Context) {
+	j.cancelTk()
+	j.cancelWork()
+	if j.ended == nil {
+		j.tidy()
+		j.releaseAll(ctx)
+	}
+}
+
+func (j *job) releaseAll(ctx actor.Context) {
 	j.release(ctx, &messages.ReleaseTensors{
 		Step:       &messages.AttemptRef{Job: j.state.ref, Epoch: j.state.epoch, Round: j.state.round},
 		Everything: true,
@@ -507,13 +520,32 @@ func (j *job) release(ctx actor.Context, m *messages.ReleaseTensors) {
 	}
 }
 
-// tidy removes the models that the job itself has merged.
-func (j *job) tidy() {
-	space, prefix := j.deps.Space, j.key("")
+// produce runs work that leaves tensors under the job's keys. Work that is done
+// only after the job has ended, or died, leaves none.
+func (j *job) produce(work func() any) {
+	ctx, remove := j.work, j.remover()
 	j.deps.Rim.Go(j.self, func() any {
-		_ = space.Remove(space.List(prefix)...) // what stays goes with the process
+		result := work()
+		if ctx.Err() != nil {
+			remove()
+		}
+		return result
+	})
+}
+
+// tidy removes what work of the job has left.
+func (j *job) tidy() {
+	remove := j.remover()
+	j.deps.Rim.Go(j.self, func() any {
+		remove()
 		return &tidied{}
 	})
+}
+
+// remover returns what removes the tensors under the job's keys, off the actor.
+func (j *job) remover() func() {
+	space, prefix := j.deps.Space, j.key("")
+	return func() { _ = space.Remove(space.List(prefix)...) } // what stays goes with the process
 }
 
 // key names a tensor of the job's own.

@@ -39,6 +39,7 @@ type stage struct {
 	stopped  map[string]bool       // invokers that are gone, by id
 	events   []*messages.JobEvent  // each once
 	finished *messages.JobFinished // what the ParameterServer was told
+	released bool                  // the host was told to let go of everything
 	crash    any                   // why the job died; nil: it did not
 }
 
@@ -71,6 +72,7 @@ func newStageOf(t *testing.T, seed uint64, size *messages.JobSize, task *message
 	s.scheduler, s.host = s.sim.Probe("scheduler"), s.sim.Probe("host")
 	s.host.Answer = func(msg any) any {
 		if m, ok := msg.(*messages.ReleaseTensors); ok && m.GetEverything() {
+			s.released = true
 			return &messages.ReleaseTensorsReply{Job: m.GetStep().GetJob(), Node: "n1"}
 		}
 		return nil

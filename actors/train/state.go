@@ -457,6 +457,16 @@ func (s *state) initialised() {
 	s.step = nil
 }
 
+// abandon gives up what runs, as the job ends: its positions are still to do.
+func (s *state) abandon() {
+	if s.step != nil && s.step.ref.GetTask() == messages.Task_TASK_TRAIN {
+		for _, a := range s.step.work {
+			s.todo = s.todo.union(a.ranges)
+		}
+	}
+	s.step = nil
+}
+
 // keep names the tensors of hosts that the job still needs.
 func (s *state) keep() []string {
 	var keys []string
