@@ -79,16 +79,16 @@ func (w *mergeWork) average(key string, part func(*messages.Invoked) *messages.T
 	if len(sources) == 0 {
 		return nil, nil
 	}
-	merge, err := tensor.NewMerge(int(w.step.plan.GetParallelism()), sources)
+	size, err := mergedSize(sources[0].Source)
 	if err != nil {
-		return nil, fmt.Errorf("read the answers: %w", err)
+		return nil, fmt.Errorf("read an answer: %w", err)
 	}
-	draft, err := w.space.Create(key, merge.Size())
+	draft, err := w.space.Create(key, size)
 	if err != nil {
 		return nil, fmt.Errorf("make room for the merge: %w", err)
 	}
 	defer draft.Abort()
-	if _, err := merge.WriteTo(draft); err != nil {
+	if err := tensor.Average(draft, int(w.step.plan.GetParallelism()), sources); err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
 	}
 	ref, err := draft.Seal()
