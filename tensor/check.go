@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 )
@@ -22,12 +23,21 @@ const tooLarge = 0x1p63
 // reference). Corrupt, Invalid: the reference itself is broken. Unavailable: a
 // reader failed. The answer is read once in windows of 128 KiB; of the
 // reference only the header, unless a value above 2^63 is met.
-func Check(reference, answer Source) error {
-	want, err := ReadLayout(reference.R, reference.Size)
+func Check(reference, answer Source) error { return new(Checker).Check(reference, answer) }
+
+// Checker does what Check does, for answers of one kind: it remembers the layout
+// it saw last, so that their headers and those of their references, all the
+// same, are parsed once. The zero value is ready; it is safe for concurrent use.
+type Checker struct{ last atomic.Pointer[Layout] }
+
+// Check is the function of that name.
+func (c *Checker) Check(reference, answer Source) error {
+	want, err := c.last.Load().like(reference)
 	if err != nil {
 		return fault.New(checkOp, fault.KindOf(err), "reference model: %w", err)
 	}
-	have, err := ReadLayout(answer.R, answer.Size)
+	c.last.Store(want)
+	have, err := want.like(answer)
 	if err != nil {
 		return fault.New(checkOp, rejectedKind(err), "answer: %w", err)
 	}

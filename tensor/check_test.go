@@ -98,3 +98,24 @@ func TestCheckRefusesBrokenFiles(t *testing.T) {
 	err := tensor.Check(source(whole[:30]), source(whole))
 	require.Equal(t, fault.Corrupt, fault.KindOf(err), "a broken reference is no fault of the answer")
 }
+
+// What a checker remembers of one model must not be said of another.
+func TestACheckerJudgesEachAnswerByItsOwnReference(t *testing.T) {
+	narrow := tensor.StateDict{tensor.NewFloat32("w", []int64{2}, []float32{1, 2})}
+	wide := tensor.StateDict{tensor.NewFloat32("w", []int64{4}, []float32{1, 2, 3, 4})}
+	renamed := tensor.StateDict{tensor.NewFloat32("v", []int64{2}, []float32{1, 2})} // of narrow's size
+	var checker tensor.Checker
+	check := func(reference, answer tensor.StateDict) error {
+		return checker.Check(source(encodeFile(t, reference)), source(encodeFile(t, answer)))
+	}
+	for range 2 {
+		require.NoError(t, check(narrow, narrow))
+		requireRejected(t, check(narrow, renamed), `"v" stands in its place`)
+		requireRejected(t, check(renamed, narrow), `"w" stands in its place`)
+		require.NoError(t, check(wide, wide))
+		requireRejected(t, check(wide, narrow), "shape [2] instead of [4]")
+	}
+	cut := encodeFile(t, narrow)
+	cut = cut[:len(cut)-1]
+	requireRejected(t, checker.Check(source(encodeFile(t, narrow)), source(cut)), "truncated")
+}

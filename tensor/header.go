@@ -64,6 +64,27 @@ func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	return header, nil
 }
 
+// like is ReadLayout for a file whose header is probably that of a layout,
+// which may be nil: then that layout is the file's, and nothing is parsed.
+func (l *Layout) like(s Source) (*Layout, error) {
+	if l != nil {
+		if same, err := l.heads(s, make([]byte, len(l.header))); err != nil || same {
+			return l, err
+		}
+	}
+	return ReadLayout(s.R, s.Size)
+}
+
+// heads reports whether a file has the layout's size and header, of whose
+// length buf is.
+func (l *Layout) heads(s Source, buf []byte) (bool, error) {
+	if s.Size != l.Size() {
+		return false, nil
+	}
+	err := readFull(s.R, buf, 0)
+	return bytes.Equal(buf, l.header), err
+}
+
 // place sorts the entries, whose offsets count from the data's start, checks
 // that they cover the data exactly, and makes the offsets those of the file.
 func (l *Layout) place(size int64) error {

@@ -1,7 +1,6 @@
 package tensor
 
 import (
-	"bytes"
 	"cmp"
 	"io"
 	"math"
@@ -19,8 +18,18 @@ type Answer struct {
 	Source   Source
 }
 
-// Average writes the merge of a round's answers as a safetensors file: of each
-// float the mean weighted by Weight, of each integer and bool the maximum; names,
+// Average writes the merge of a round's answers; see Merge.
+func Average(w io.Writer, n int, answers []Answer) error {
+	m, err := NewMerge(n, answers)
+	if err != nil {
+		return err
+	}
+	_, err = m.WriteTo(w)
+	return err
+}
+
+// Merge is the merge of a round's answers, as a safetensors file: of each float
+// the mean weighted by Weight, of each integer and bool the maximum; names,
 // order, dtypes and shapes are those of the answers.
 //
 // The mean is computed in float64 along a fixed binary tree over the function
@@ -31,41 +40,13 @@ type Answer struct {
 //
 // Memory is a window of 128 KiB and its sums, O(log n), whatever the model,
 // plus the header of one answer. Readers are read from the calling goroutine.
-//
-// Rejected, naming the function and tensor: no answers at all, a weight that is not
-// positive and finite, answers that differ in their specs or break the format, a
-// NaN or an infinity. Invalid: n < 1, an id outside [0, n) or given twice. On an
-// error w may hold a part of a file.
-func Average(w io.Writer, n int, answers []Answer) error {
-	m, err := newMerge(n, answers)
-	if err != nil {
-		return err
-	}
-	layout, err := NewLayout(m.layout.Specs())
-	if err != nil {
-		return err
-	}
-	if err := layout.WriteHeader(w); err != nil {
-		return err
-	}
-	return m.layout.windows(func(win window) error {
-		if err := m.merge(win); err != nil {
-			return err
-		}
-		if _, err := w.Write(m.out[:win.bytes]); err != nil {
-			return writeFailed("the merge", err)
-		}
-		return nil
-	})
-}
-
-// merge is a running Average.
-type merge struct {
+type Merge struct {
 	answers []Answer // by function id
 	starts  []int64  // DataStart of each answer
 	weights []float64
 	total   float64 // of the weights, added along the tree
 	layout  *Layout // of the first answer
+	result  *Layout
 	steps   []step
 
 	sums [][]float64 // of a window's floats
@@ -73,14 +54,24 @@ type merge struct {
 	out  []byte      // a window of the result
 }
 
-func newMerge(n int, answers []Answer) (*merge, error) {
+var _ io.WriterTo = (*Merge)(nil)
+
+// NewMerge reads the headers of the answers, which have to be readable until
+// the merge is written. Rejected, naming the function and tensor: no answers at
+// all, a weight that is not positive and finite, answers that differ in their
+// specs or break the format. Invalid: n < 1, an id outside [0, n) or given twice.
+func NewMerge(n int, answers []Answer) (*Merge, error) {
 	answers = slices.Clone(answers)
 	slices.SortFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Function, b.Function) })
 	if err := checkAnswers(n, answers); err != nil {
 		return nil, err
 	}
-	m := &merge{answers: answers, weights: scaledWeights(answers)}
-	if err := m.readLayouts(); err != nil {
+	m := &Merge{answers: answers, weights: scaledWeights(answers)}
+	err := m.readLayouts()
+	if err != nil {
+		return nil, err
+	}
+	if m.result, err = NewLayout(m.layout.Specs()); err != nil {
 		return nil, err
 	}
 	ids := make([]int, len(answers))
@@ -98,6 +89,29 @@ func newMerge(n int, answers []Answer) (*merge, error) {
 		m.sums[i] = all[i*floats : (i+1)*floats]
 	}
 	return m, nil
+}
+
+// Size returns how many bytes WriteTo writes.
+func (m *Merge) Size() int64 { return m.result.Size() }
+
+// WriteTo writes the file. Rejected, naming the function and tensor: a NaN or an
+// infinity. On an error w may hold a part of the file.
+func (m *Merge) WriteTo(w io.Writer) (int64, error) {
+	if err := m.result.WriteHeader(w); err != nil {
+		return 0, err
+	}
+	written := m.result.DataStart
+	err := m.layout.windows(func(win window) error {
+		if err := m.merge(win); err != nil {
+			return err
+		}
+		if _, err := w.Write(m.out[:win.bytes]); err != nil {
+			return writeFailed("the merge", err)
+		}
+		written += win.bytes
+		return nil
+	})
+	return written, err
 }
 
 // checkAnswers looks at everything but the files; answers ascend by id.
@@ -137,7 +151,7 @@ func scaledWeights(answers []Answer) []float64 {
 	return weights
 }
 
-func (m *merge) addWeights(depth int) float64 {
+func (m *Merge) addWeights(depth int) float64 {
 	sums := make([]float64, depth)
 	for _, s := range m.steps {
 		switch s.op {
@@ -154,18 +168,16 @@ func (m *merge) addWeights(depth int) float64 {
 
 // readLayouts reads the header of the first answer and compares those of the
 // others with it: byte by byte, and only where that differs by meaning.
-func (m *merge) readLayouts() error {
+func (m *Merge) readLayouts() error {
 	m.starts = make([]int64, len(m.answers))
 	var header []byte
 	for i, a := range m.answers {
-		if i > 0 && a.Source.Size == m.layout.Size() {
-			if header == nil {
-				header = make([]byte, len(m.layout.header))
-			}
-			if err := readFull(a.Source.R, header, 0); err != nil {
+		if i > 0 {
+			same, err := m.layout.heads(a.Source, header)
+			if err != nil {
 				return m.rejected(i, err)
 			}
-			if bytes.Equal(header, m.layout.header) {
+			if same {
 				m.starts[i] = m.layout.DataStart
 				continue
 			}
@@ -175,7 +187,7 @@ func (m *merge) readLayouts() error {
 			return m.rejected(i, err)
 		}
 		if i == 0 {
-			m.layout = l
+			m.layout, header = l, make([]byte, len(l.header))
 		}
 		if reason := difference(m.layout, l); reason != "" {
 			return fault.New(mergeOp, fault.Rejected, "function %d: %s", a.Function, reason)
@@ -187,12 +199,12 @@ func (m *merge) readLayouts() error {
 
 // rejected wraps an error of the file of answer i: a broken file is a rejected
 // answer, a failing reader is not.
-func (m *merge) rejected(i int, err error) error {
+func (m *Merge) rejected(i int, err error) error {
 	return fault.New(mergeOp, rejectedKind(err), "function %d: %w", m.answers[i].Function, err)
 }
 
 // merge leaves one window of the result in m.out.
-func (m *merge) merge(win window) error {
+func (m *Merge) merge(win window) error {
 	for i, s := range m.steps {
 		if s.op == stepFold {
 			m.fold(win, s.sum)
@@ -218,7 +230,7 @@ func (m *merge) merge(win window) error {
 }
 
 // add brings one answer's window into the sums, and into the maxima in m.out.
-func (m *merge) add(win window, s step, raw []byte, first bool) {
+func (m *Merge) add(win window, s step, raw []byte, first bool) {
 	sum, weight := m.sums[s.sum], m.weights[s.arg]
 	for _, seg := range win.segments {
 		src := raw[seg.lo:seg.hi]
@@ -235,7 +247,7 @@ func (m *merge) add(win window, s step, raw []byte, first bool) {
 	}
 }
 
-func (m *merge) fold(win window, sum int) {
+func (m *Merge) fold(win window, sum int) {
 	floats := 0
 	for _, seg := range win.segments {
 		if seg.dtype.IsFloat() {
@@ -248,7 +260,7 @@ func (m *merge) fold(win window, sum int) {
 // blame finds the answer that made element i of a segment non-finite. Looking
 // at results only is enough, and cheaper than looking at every answer: weights
 // are positive, so what is not finite stays so.
-func (m *merge) blame(win window, seg segment, i int) error {
+func (m *Merge) blame(win window, seg segment, i int) error {
 	e := m.layout.Entries[seg.entry]
 	index := seg.start + int64(i)
 	for k, a := range m.answers {

@@ -330,6 +330,18 @@ func (z zeros) ReadAt(p []byte, off int64) (int, error) {
 
 // Memory depends neither on the model nor, beyond a few words each, on the
 // number of answers: 18 sums of a window of 256 KiB, and 5 MiB of bookkeeping.
+func TestAMergeKnowsItsSize(t *testing.T) {
+	answer := tensor.StateDict{tensor.NewFloat32("w", []int64{3}, []float32{1, 2, 3}), tensor.NewInt64("n", nil, []int64{7})}
+	file := encodeFile(t, answer)
+	m, err := tensor.NewMerge(2, []tensor.Answer{{Function: 1, Weight: 1, Source: source(file)}})
+	require.NoError(t, err)
+	var out bytes.Buffer
+	n, err := m.WriteTo(&out)
+	require.NoError(t, err)
+	require.Equal(t, []int64{int64(len(file)), int64(len(file))}, []int64{m.Size(), n})
+	require.Equal(t, file, out.Bytes(), "of one answer the merge is that answer")
+}
+
 func TestAverageTakesLittleMemory(t *testing.T) {
 	for _, c := range []struct {
 		n        int

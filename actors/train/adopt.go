@@ -65,8 +65,8 @@ func (w *adoptWork) graft() (*messages.TensorRef, error) {
 	return wire.TensorRef(ref), err
 }
 
-// mergedSize returns the size of the file that tensor.Average and tensor.Graft
-// write for a dict that looks like this one.
+// mergedSize returns the size of the file that tensor.Graft writes for a dict
+// that looks like this one.
 func mergedSize(like tensor.Source) (int64, error) {
 	layout, err := tensor.ReadLayout(like.R, like.Size)
 	if err != nil {

@@ -79,16 +79,16 @@ func (w *mergeWork) average(key string, part func(*messages.Invoked) *messages.T
 	if len(sources) == 0 {
 		return nil, nil
 	}
-	size, err := mergedSize(sources[0].Source)
+	mean, err := tensor.NewMerge(int(w.step.plan.GetParallelism()), sources)
 	if err != nil {
-		return nil, fmt.Errorf("read an answer: %w", err)
+		return nil, fmt.Errorf("read the answers: %w", err)
 	}
-	draft, err := w.space.Create(key, size)
+	draft, err := w.space.Create(key, mean.Size())
 	if err != nil {
 		return nil, fmt.Errorf("make room for the merge: %w", err)
 	}
 	defer draft.Abort()
-	if err := tensor.Average(draft, int(w.step.plan.GetParallelism()), sources); err != nil {
+	if _, err := mean.WriteTo(draft); err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
 	}
 	ref, err := draft.Seal()
