@@ -25,6 +25,9 @@ type Executor struct {
 	Nonce    func() uint64 // never the same twice while Space lives
 
 	permutations permutations
+	splits       splits
+	models       tensor.Checker
+	optimizers   tensor.Checker
 }
 
 // Datasets is where an executor gets its data.
@@ -45,11 +48,11 @@ type Datasets interface {
 //     tensor if it is one
 func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int) (*messages.Invoked, error) {
 	x := &execution{executor: e, inv: inv, slot: slot, nonce: e.Nonce()}
+	defer x.close()
 	answer, err := x.run(ctx)
 	if err == nil {
 		err = ctx.Err()
 	}
-	x.close()
 	if err != nil {
 		return nil, errors.Join(err, x.discard())
 	}
@@ -72,7 +75,8 @@ type execution struct {
 	inv      *messages.Invoke
 	slot     int
 	nonce    uint64
-	open     []io.Closer // what is read
+	split    *split      // the data; nil before it was opened
+	open     []io.Closer // what is read of the plane
 	outputs  []*output   // what is written
 }
 
@@ -85,7 +89,7 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, optimizer := x.output(keyModel), x.output(keyOptimizer)
+	model, optimizer := x.output(keyModel, &x.executor.models), x.output(keyOptimizer, &x.executor.optimizers)
 	switch call.Task {
 	case functions.Train:
 		if x.inv.GetPlan().GetWantOptimizer() {

@@ -21,6 +21,9 @@ import (
 // JobsRemembered bounds what is remembered of jobs without attempts.
 const JobsRemembered = jobsRemembered
 
+// SplitsKept is how many splits stay open.
+const SplitsKept = splitsKept
+
 // Release frees what a ReleaseTensors lets go.
 func Release(t Tensors, m *messages.ReleaseTensors) error { return release(t, m) }
 
@@ -39,7 +42,7 @@ func Spoil(space plane.Space, ref plane.Ref, key string, at float64) (plane.Ref,
 
 // NewLocalOf returns a Local that executes a function.
 func NewLocalOf(execute func(context.Context, *messages.Invoke, int) (*messages.Invoked, error)) *Local {
-	return &Local{execute: execute}
+	return &Local{execute: execute, close: func() {}}
 }
 
 // Script drives a state by commands, for tests of decisions. An attempt is

@@ -2,13 +2,11 @@ package host
 
 import (
 	"context"
-	"os"
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
-	"github.com/troupe-ml/troupe/tensor"
 )
 
 // invocation is the attempt as a runtime sees it, all inputs open, without
@@ -26,8 +24,12 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 	if call.Task, err = taskOf(ref.GetTask()); err != nil {
 		return call, err
 	}
-	if call.Data, err = x.data(ctx, call.Task); err != nil || call.Task == functions.Init {
+	if x.split, err = x.executor.splits.get(ctx, x.executor.Datasets, plan, call.Task); err != nil {
 		return call, err
+	}
+	call.Data = x.split.data
+	if call.Task == functions.Init {
+		return call, nil
 	}
 	if call.Positions, err = x.executor.positions(x.inv, call.Data.Samples); err != nil {
 		return call, err
@@ -54,48 +56,6 @@ func taskOf(task messages.Task) (functions.Task, error) {
 	return "", fault.New("host.execute", fault.Invalid, "a host does not run tasks of kind %v", task)
 }
 
-// data opens the split that a task reads.
-func (x *execution) data(ctx context.Context, task functions.Task) (functions.Data, error) {
-	plan := x.inv.GetPlan()
-	files, err := x.executor.Datasets.Files(ctx, plan.GetDataset(), plan.GetDatasetDigest())
-	if err != nil {
-		return functions.Data{}, err
-	}
-	pathX, pathY := files.TrainX, files.TrainY
-	if task == functions.Val {
-		pathX, pathY = files.TestX, files.TestY
-	}
-	var d functions.Data
-	if d.X, err = x.file(pathX); err != nil {
-		return d, err
-	}
-	if d.Y, err = x.file(pathY); err != nil {
-		return d, err
-	}
-	head, err := tensor.ParseNpy(d.X.R, d.X.Size)
-	if err != nil {
-		return d, fault.New("host.execute", fault.KindOf(err), "data set %q, %s: %w", plan.GetDataset(), pathX, err)
-	}
-	d.Samples = head.Rows()
-	return d, nil
-}
-
-func (x *execution) file(path string) (functions.Input, error) {
-	failed := func(err error) error {
-		return fault.New("host.execute", fault.Unavailable, "open data set %q: %w", x.inv.GetPlan().GetDataset(), err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return functions.Input{}, failed(err)
-	}
-	x.open = append(x.open, f)
-	info, err := f.Stat()
-	if err != nil {
-		return functions.Input{}, failed(err)
-	}
-	return functions.Input{R: f, Size: info.Size(), Path: path}, nil
-}
-
 // tensors opens a state dict of the tensor plane.
 func (x *execution) tensors(ref *messages.TensorRef) (functions.Input, error) {
 	if ref == nil {
@@ -111,6 +71,9 @@ func (x *execution) tensors(ref *messages.TensorRef) (functions.Input, error) {
 
 // close closes the inputs. They were only read, so its errors mean nothing.
 func (x *execution) close() {
+	if x.split != nil {
+		x.executor.splits.release(x.split)
+	}
 	for _, c := range x.open {
 		_ = c.Close()
 	}

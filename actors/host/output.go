@@ -17,14 +17,15 @@ type output struct {
 	key   string // of the draft
 	what  string // for errors: "model"
 	draft plane.Draft
+	check *tensor.Checker
 	spoil func(plane.Ref) (plane.Ref, error) // nil: chaos leaves it alone
 	keys  []string                           // that may be sealed
 }
 
 var _ functions.Output = (*output)(nil)
 
-func (x *execution) output(part string) *output {
-	o := &output{space: x.executor.Space, key: x.key(part), what: part}
+func (x *execution) output(part string, check *tensor.Checker) *output {
+	o := &output{space: x.executor.Space, key: x.key(part), what: part, check: check}
 	x.outputs = append(x.outputs, o)
 	return o
 }
@@ -79,7 +80,7 @@ func (o *output) seal(reference tensor.Source) (*messages.TensorRef, error) {
 	if reference.Size == 0 {
 		reference = written
 	}
-	if err := tensor.Check(reference, written); err != nil {
+	if err := o.check.Check(reference, written); err != nil {
 		return nil, fault.New("host.output", fault.KindOf(err), "%s: %w", o.what, err)
 	}
 	return fromPlane(ref), nil

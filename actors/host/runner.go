@@ -24,6 +24,7 @@ type Runner interface {
 // of its own.
 type Local struct {
 	execute func(context.Context, *messages.Invoke, int) (*messages.Invoked, error)
+	close   func() // what execute keeps open
 	work    sync.WaitGroup
 	running atomic.Int64
 }
@@ -31,7 +32,7 @@ type Local struct {
 var _ Runner = (*Local)(nil)
 
 // NewLocal returns the runner of what an Executor executes.
-func NewLocal(e *Executor) *Local { return &Local{execute: e.Execute} }
+func NewLocal(e *Executor) *Local { return &Local{execute: e.Execute, close: e.splits.close} }
 
 // Start implements Runner.
 func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func()) {
@@ -45,10 +46,11 @@ func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoke
 	return cancel
 }
 
-// Await returns once all attempts have returned; nothing may be started any
-// more. It gives up when ctx ends: Unavailable, with the number of functions
+// Await returns once all attempts have returned, and closes the data that they
+// shared; nothing may be started any more. It gives up when ctx ends: Unavailable, with the number of functions
 // that do not return. They hold their goroutines for good.
 func (l *Local) Await(ctx context.Context) error {
+	defer l.close()
 	returned := make(chan struct{})
 	go func() {
 		l.work.Wait()
