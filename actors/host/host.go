@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	reportEvery = time.Second // at least; leases are looked at as often
-	grace       = time.Second // in which a cancelled run has to return
+	reportEvery = time.Second           // at least; leases are looked at as often
+	reportGap   = 10 * time.Millisecond // at most: short functions make one report together
+	grace       = time.Second           // in which a cancelled run has to return
 )
 
 // Deps is everything a host may touch outside its own state. All are required
@@ -51,8 +52,11 @@ type host struct {
 	estate *estate
 	state  state
 	boot   string
-	seq    uint64 // of the last report
 	ticks  func() // ends the next tick
+
+	seq      uint64    // of the last report
+	reported time.Time // when that was
+	gap      func()    // ends the wait for the next one; nil: nothing waits
 }
 
 // estate is what is true of a host across its restarts. It is handed from one
@@ -71,6 +75,7 @@ type (
 	}
 	graceEnded    struct{ run *run } // since its cancel
 	ticked        struct{ boot string }
+	gapEnded      struct{ boot string }
 	tensorsFailed struct{ err error }
 	tensorsGone   struct{}
 )
@@ -94,6 +99,10 @@ func (h *host) Receive(ctx actor.Context) {
 		h.state.retire(m.run)
 	case *ticked:
 		h.onTicked(ctx, m)
+	case *gapEnded:
+		if m.boot == h.boot {
+			h.gap = nil
+		}
 	case *tensorsFailed:
 		h.log.Warn("tensors not removed", zap.Error(m.err))
 	case *actorkit.WorkPanicked:
@@ -110,9 +119,7 @@ func (h *host) Receive(ctx actor.Context) {
 		actorkit.Unhandled(h.log, ctx)
 	}
 	h.obey(ctx)
-	if h.state.changed {
-		h.report(ctx)
-	}
+	h.report(ctx)
 	invariant.Check(h.state.check)
 }
 
@@ -144,8 +151,10 @@ func (h *host) leave() {
 			h.estate.runs = append(h.estate.runs, r)
 		}
 	}
-	if h.ticks != nil {
-		h.ticks()
+	for _, cancel := range []func(){h.ticks, h.gap} {
+		if cancel != nil {
+			cancel()
+		}
 	}
 }
 
@@ -178,10 +187,20 @@ func (h *host) after(ctx actor.Context, d time.Duration, msg any) (cancel func()
 	return h.deps.Rim.SendAfter(d, ctx.Self(), msg)
 }
 
-// report says what the slots are at.
+// report says what the slots are at, if that has changed, now or when the gap
+// since the last report has passed.
 func (h *host) report(ctx actor.Context) {
+	if !h.state.changed || h.gap != nil {
+		return
+	}
+	now := h.deps.Rim.Now()
+	if early := h.reported.Add(reportGap).Sub(now); early > 0 {
+		h.gap = h.after(ctx, early, &gapEnded{h.boot})
+		return
+	}
 	usable, held := h.state.report()
 	h.seq++
+	h.reported = now
 	h.tell(ctx, &messages.HostReported{Node: h.deps.Node, Boot: h.boot, Seq: h.seq, Slots: usable, Held: held})
 }
 

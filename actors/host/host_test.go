@@ -100,6 +100,26 @@ func TestAHostReportsWhenItStartsAtEachChangeAndEachSecond(t *testing.T) {
 	testkit.ExpectNone[*messages.HostReported](s.scheduler)
 }
 
+// What changes within 10 ms of a report makes one more, and that is the last
+// word.
+func TestABurstOfChangesMakesOneReport(t *testing.T) {
+	s := newStage(t, 1, 8, nil)
+	s.runner.takes = func(*messages.Invoke) time.Duration { return time.Minute }
+	s.Advance(100 * time.Millisecond)
+	s.scheduler.Clear()
+	probe := s.Probe("invoker")
+	for function := range uint32(5) {
+		probe.Send(s.host, &messages.Invoke{Attempt: ref("a", 1, function, 1)})
+		s.Advance(time.Millisecond)
+	}
+	require.Len(t, testkit.Expect[*messages.HostReported](s.scheduler).GetHeld(), 1, "the first change is told at once")
+	testkit.ExpectNone[*messages.HostReported](s.scheduler)
+	s.Advance(5 * time.Millisecond)
+	require.Len(t, testkit.Expect[*messages.HostReported](s.scheduler).GetHeld(), 5)
+	s.Advance(100 * time.Millisecond)
+	testkit.ExpectNone[*messages.HostReported](s.scheduler)
+}
+
 // A host that stops says so and cancels what runs.
 func TestAHostThatStopsLeaves(t *testing.T) {
 	s := newStage(t, 1, 2, nil)
