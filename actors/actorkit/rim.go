@@ -45,7 +45,7 @@ type SystemRim struct {
 }
 
 // pending is a timer that has neither fired nor been cancelled. Its address
-// names it, because a timer of no length may fire before it is known here.
+// names it, because a short timer may fire before it is known here.
 type pending struct{ timer *time.Timer }
 
 var _ Rim = (*SystemRim)(nil)
@@ -53,8 +53,13 @@ var _ Rim = (*SystemRim)(nil)
 // Now implements Rim.
 func (r *SystemRim) Now() time.Time { return time.Now() }
 
-// SendAfter implements Rim.
+// SendAfter implements Rim. A message that is due is sent at once: a timer of no
+// length would cost a goroutine.
 func (r *SystemRim) SendAfter(d time.Duration, to *actor.PID, msg any) (cancel func()) {
+	if d <= 0 {
+		r.sendNow(to, msg)
+		return func() {}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -70,6 +75,15 @@ func (r *SystemRim) SendAfter(d time.Duration, to *actor.PID, msg any) (cancel f
 	return func() {
 		p.timer.Stop()
 		r.forget(p)
+	}
+}
+
+func (r *SystemRim) sendNow(to *actor.PID, msg any) {
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if !closed {
+		r.system.Root.Send(to, msg)
 	}
 }
 
