@@ -37,8 +37,9 @@ type Info struct {
 
 // Options say how a file is read. The zero value is the default.
 type Options struct {
-	TestShare float64 // part to test with where the file has none, in (0, 1); 0 means 0.2
+	TestShare float64 // part to test with where there is none, in (0, 1); 0 means 0.2
 	Seed      uint64  // which samples those are
+	Label     string  // column of a CSV file that is y, by its name; "" means the last
 }
 
 // Catalog gives access to the data sets of a store. It is safe for concurrent
@@ -60,16 +61,21 @@ func New(s store.Store) *Catalog {
 // in; a name in the store, whose latest digest counts; or a path, which has a
 // slash or ends in .csv, .csv.gz or .npz.
 //
-// A file is imported into the store, all or nothing; the same content again
-// does nothing. In a CSV file the last column is y, the others are x
-// (float32); y is int64 when all labels are whole numbers, else float32. An
-// archive has x_train and y_train, and x_test and y_test; those without a test
-// part are split as opts say.
+// A path is imported into the store, all or nothing; the same content again
+// does nothing. Where it has no test part one is split off as opts say.
+//   - CSV, gzipped or not: the last column or opts.Label is y, the others are x
+//     (float32); y is int64 when all labels are whole numbers, else float32.
+//   - .npz: the arrays x_train and y_train, and x_test and y_test.
+//   - a folder with those as .npy files, x_train.npy or train-x.npy and so on.
+//   - a folder with the IDX files of MNIST, gzipped or not.
 //
-// NotFound; Invalid (with the reason) for a file that is refused: object
-// arrays, lengths that differ, no samples, labels that are NaN or infinite;
-// Corrupt for one that is truncated or broken; Unavailable. A file that is
-// refused leaves nothing in the store.
+// Memory is a few buffers and 9 bytes a sample, whatever the arrays' sizes;
+// see tensor.ConvertNpy for Fortran order.
+//
+// NotFound; Invalid (with the reason) for what is refused: object arrays,
+// lengths that differ, no samples, labels that are NaN or infinite; Corrupt
+// for what is truncated or broken; Unavailable. What is refused leaves nothing
+// in the store.
 func (c *Catalog) Open(ctx context.Context, name string, opts Options) (Info, error) {
 	switch {
 	case name == "":
@@ -146,8 +152,8 @@ func (c *Catalog) latest(ctx context.Context, name string) (Info, error) {
 		}
 	}
 	if latest == "" {
-		return Info{}, fault.New(op, fault.NotFound, "no data set %q: not built in (%s), not in the store, and not a file ending in %s",
-			name, Digits, strings.Join(formats[:], ", "))
+		return Info{}, fault.New(op, fault.NotFound, "no data set %q: not built in (%s), not in the store, and not a path (a folder here is ./%s; files end in %s)",
+			name, Digits, name, strings.Join(formats[:], ", "))
 	}
 	return c.Get(ctx, name, latest)
 }

@@ -2,9 +2,6 @@ package dataset
 
 import (
 	"bufio"
-	"bytes"
-	"compress/flate"
-	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"encoding/csv"
@@ -21,21 +18,16 @@ import (
 
 const csvOp = "dataset.csv"
 
-// spool holds bytes that were read once and are needed again.
-type spool interface {
-	io.Writer
-	io.ReaderAt
-}
-
-// readCSV reads comma-separated numbers: one sample a line, the last column its
-// label, an optional header line. x is [n, columns-1] float32; y is [n] int64
-// when every label is a whole number, else float32. It counts the NaNs and
-// infinities of x.
+// readCSV reads comma-separated numbers: one sample a line, an optional header
+// line; its label in the column that the header calls label, for "" in the last.
+// x is [n, columns-1] float32; y is [n] int64 when every label is a whole
+// number, else float32. It counts the NaNs and infinities of x.
 //
 // Memory: one line and the buffers; the numbers go to spools. Invalid, with
 // the line: another count of columns, no number, a number beyond float32, a
-// label that is not finite, no sample. Corrupt: a broken gzip stream.
-func readCSV(ctx context.Context, r io.Reader, newSpool func() (spool, error)) (p pair, nonFinite int64, err error) {
+// label that is not finite, no sample, no such column. Corrupt: a broken gzip
+// stream.
+func readCSV(ctx context.Context, r io.Reader, label string, newSpool func() (spool, error)) (p pair, nonFinite int64, err error) {
 	var out csvColumns
 	if err := out.open(newSpool); err != nil {
 		return pair{}, 0, err
@@ -60,7 +52,10 @@ func readCSV(ctx context.Context, r io.Reader, newSpool func() (spool, error)) (
 			if width = len(fields); width < 2 {
 				return pair{}, 0, fault.New(csvOp, fault.Invalid, "line %d has one column: want numbers separated by commas, the last the label", line)
 			}
-			if header = isHeader(fields); header {
+			if out.label, header, err = labelColumn(fields, label); err != nil {
+				return pair{}, 0, fault.New(csvOp, fault.KindOf(err), "line %d: %w", line, err)
+			}
+			if header {
 				continue
 			}
 		}
@@ -81,6 +76,32 @@ func readCSV(ctx context.Context, r io.Reader, newSpool func() (spool, error)) (
 	}
 	p, err = out.close(int64(width) - 1)
 	return p, out.nonFinite, err
+}
+
+// labelColumn returns the column of the label, and whether a first line is a
+// header.
+func labelColumn(first []string, label string) (column int, header bool, err error) {
+	if label == "" {
+		return len(first) - 1, isHeader(first), nil
+	}
+	column = -1
+	names := make([]string, len(first))
+	for i, field := range first {
+		if names[i] = strings.TrimSpace(field); names[i] != label {
+			continue
+		}
+		if column >= 0 {
+			return 0, false, fault.New(csvOp, fault.Invalid, "columns %d and %d are both called %q", column+1, i+1, label)
+		}
+		column = i
+	}
+	switch {
+	case column >= 0:
+		return column, true, nil
+	case !isHeader(first):
+		return 0, false, fault.New(csvOp, fault.Invalid, "no column %q: the file has no header to name its columns", label)
+	}
+	return 0, false, fault.New(csvOp, fault.Invalid, "no column %q: the header names %s", label, some(names))
 }
 
 // isHeader reports whether a first line names columns: its last field is a
@@ -117,6 +138,7 @@ func (l *lineLimit) Read(p []byte) (int, error) {
 // csvColumns collects what is read. Labels are kept as both types until it is
 // known that not all are whole numbers.
 type csvColumns struct {
+	label          int // its column
 	x, whole, real spool
 	xw, ww, rw     *bufio.Writer
 	n, nonFinite   int64
@@ -139,7 +161,10 @@ func (c *csvColumns) open(newSpool func() (spool, error)) error {
 
 // add takes one line. bufio's writers keep the first error for close.
 func (c *csvColumns) add(fields []string) error {
-	for i, field := range fields[:len(fields)-1] {
+	for i, field := range fields {
+		if i == c.label {
+			continue
+		}
 		v, err := strconv.ParseFloat(strings.TrimSpace(field), 32)
 		if err != nil {
 			return columnFault(i, field, err)
@@ -149,10 +174,10 @@ func (c *csvColumns) add(fields []string) error {
 		}
 		_, _ = c.xw.Write(binary.LittleEndian.AppendUint32(c.xw.AvailableBuffer(), math.Float32bits(float32(v))))
 	}
-	label := strings.TrimSpace(fields[len(fields)-1])
+	label := strings.TrimSpace(fields[c.label])
 	whole, real, fraction, err := parseLabel(label)
 	if err != nil {
-		return columnFault(len(fields)-1, label, err)
+		return columnFault(c.label, label, err)
 	}
 	c.n++
 	_, _ = c.rw.Write(binary.LittleEndian.AppendUint32(c.rw.AvailableBuffer(), math.Float32bits(real)))
@@ -211,19 +236,6 @@ func (c *csvColumns) close(features int64) (pair, error) {
 	return p, nil
 }
 
-// gunzip returns what r holds, unpacked if it is gzipped.
-func gunzip(r io.Reader) (io.Reader, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	if magic, _ := in.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return in, nil
-	}
-	zr, err := gzip.NewReader(in)
-	if err != nil {
-		return nil, csvFault(err)
-	}
-	return zr, nil
-}
-
 // skipBOM drops the byte order mark that spreadsheets write.
 func skipBOM(r io.Reader) io.Reader {
 	in := bufio.NewReaderSize(r, 64<<10)
@@ -235,18 +247,8 @@ func skipBOM(r io.Reader) io.Reader {
 
 // csvFault gives an error of the readers below its kind.
 func csvFault(err error) error {
-	_, broken := errors.AsType[flate.CorruptInputError](err)
-	_, syntax := errors.AsType[*csv.ParseError](err)
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fault.New(csvOp, fault.Corrupt, "truncated: the gzip stream ends too early")
-	case broken, errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
-		return fault.New(csvOp, fault.Corrupt, "broken gzip stream: %w", err)
-	case syntax:
+	if _, syntax := errors.AsType[*csv.ParseError](err); syntax {
 		return fault.New(csvOp, fault.Invalid, "%w", err)
 	}
-	if fault.KindOf(err) != fault.Unknown {
-		return err
-	}
-	return fault.New(csvOp, fault.Unavailable, "read: %w", err)
+	return gzipFault(err)
 }

@@ -202,3 +202,53 @@ func TestImportLeavesNoTemporaryFile(t *testing.T) {
 	_, err := dataset.New(s).Open(t.Context(), writeFile(t, "e.csv", []byte(someCSV)), dataset.Options{})
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 }
+
+func TestTheLabelIsTheColumnOfThatName(t *testing.T) {
+	path := writeFile(t, "d.csv", []byte("\ufefflabel, b ,c\n0,1,2\n10,11,12\n20,21,22\n"))
+	for i, label := range []string{"label", "b", "c"} {
+		d, err := importPath(t, path, dataset.Options{Label: label})
+		require.NoError(t, err)
+		require.Equal(t, []int64{2}, d.XShape)
+		var x, y []float64
+		for sample := range 3 {
+			for column := range 3 {
+				if v := float64(10*sample + column); column == i {
+					y = append(y, v)
+				} else {
+					x = append(x, v)
+				}
+			}
+		}
+		require.ElementsMatch(t, y, d.y)
+		require.ElementsMatch(t, x, d.x)
+	}
+	byDefault, err := importPath(t, path, dataset.Options{})
+	require.NoError(t, err)
+	named, err := importPath(t, path, dataset.Options{Label: "c"})
+	require.NoError(t, err)
+	require.Equal(t, byDefault, named)
+	numbered := writeFile(t, "n.csv.gz", gzipped(t, "2020,2021\n1,5\n2,6\n"))
+	d, err := importPath(t, numbered, dataset.Options{Label: "2020"})
+	require.NoError(t, err, "who names the first line's number says that it is a header")
+	require.ElementsMatch(t, []float64{1, 2}, d.y)
+}
+
+func TestALabelThatIsNotThereIsRefused(t *testing.T) {
+	for name, tt := range map[string]struct{ file, text, want string }{
+		"another name": {"d.csv", someCSV, `no column "y": the header names a, b, label`},
+		"no header":    {"d.csv", "1,2\n3,4\n", `no column "y": the file has no header`},
+		"twice":        {"d.csv", "y,x,y\n1,2,3\n", `columns 1 and 3 are both called "y"`},
+		"no CSV":       {"d.npz", "PK", `label "y": only the columns of a CSV file have names`},
+		"a folder":     {".", "", `label "y": only the columns`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			if name != "a folder" {
+				path = writeFile(t, tt.file, []byte(tt.text))
+			}
+			_, err := importPath(t, path, dataset.Options{Label: "y"})
+			require.ErrorContains(t, err, tt.want)
+			require.Equal(t, fault.Invalid, fault.KindOf(err))
+		})
+	}
+}

@@ -25,7 +25,7 @@ func loadDigits() (*contents, error) {
 	if err != nil {
 		return nil, fault.New("dataset.digits", fault.Corrupt, "built-in data set: %w", err)
 	}
-	p, _, err := readCSV(context.Background(), zr, func() (spool, error) { return &memory{}, nil })
+	p, _, err := readCSV(context.Background(), zr, "", func() (spool, error) { return &memory{}, nil })
 	if err != nil {
 		return nil, fault.New("dataset.digits", fault.Corrupt, "built-in data set: %w", err)
 	}

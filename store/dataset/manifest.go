@@ -103,7 +103,8 @@ func (c *contents) save(ctx context.Context, s store.Store, name string) (*manif
 
 func (c *contents) put(ctx context.Context, s store.Store, m *manifest) error {
 	for i, array := range c.arrays {
-		if err := s.Put(ctx, m.key(fileNames[i]), array.writeTo); err != nil {
+		err := s.Put(ctx, m.key(fileNames[i]), func(w io.Writer) error { return m.Files[i].written(w, array) })
+		if err != nil {
 			return err
 		}
 	}

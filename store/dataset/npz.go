@@ -6,18 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
-	"github.com/troupe-ml/troupe/tensor"
 )
 
 const npzOp = "dataset.npz"
 
 // readNPZ reads an archive of .npy files: x_train and y_train, and x_test and
-// y_test unless test is nil on return. Each is unpacked and converted into a
-// spool of its own, so memory is that of tensor.ConvertNpy.
+// y_test unless test is nil on return. Each is unpacked into a spool of its
+// own, and read as readNPY does.
 //
 // Invalid: an array missing, twice there or of a refused type. Corrupt: no
 // archive, a member that is truncated or fails its checksum.
@@ -74,7 +72,7 @@ func npzMembers(archive *zip.Reader) (map[string]*zip.File, error) {
 	return members, nil
 }
 
-// readMember unpacks one member and converts it to C order, little endian.
+// readMember unpacks one member and reads it.
 func readMember(ctx context.Context, member *zip.File, newSpool func() (spool, error)) (rows, error) {
 	packed, err := member.Open()
 	if err != nil {
@@ -90,25 +88,7 @@ func readMember(ctx context.Context, member *zip.File, newSpool func() (spool, e
 	if _, err := io.Copy(unpacked, packed); err != nil {
 		return rows{}, zipFault(err)
 	}
-	converted, err := newSpool()
-	if err != nil {
-		return rows{}, err
-	}
-	out := &stopper{ctx: ctx, Writer: converted}
-	if err := tensor.ConvertNpy(out, raw, unpacked.n); err != nil {
-		return rows{}, err
-	}
-	header, err := tensor.ParseNpy(converted, out.n)
-	if err != nil {
-		return rows{}, err
-	}
-	if len(header.Shape) == 0 {
-		return rows{}, fault.New(npzOp, fault.Invalid, "0-d: a single value is no list of samples")
-	}
-	if header.Elements() == 0 {
-		return rows{}, fault.New(npzOp, fault.Invalid, "empty: its shape is %v", header.Shape)
-	}
-	return rows{typ: header.DType, n: header.Shape[0], sample: slices.Clone(header.Shape[1:]), data: converted, off: header.DataStart}, nil
+	return readNPY(ctx, input{name: member.Name, r: raw, size: unpacked.n}, newSpool)
 }
 
 // zipFault gives an error of the zip reader its kind.

@@ -55,7 +55,10 @@ func (s selection) writeTo(w io.Writer) error {
 		return err
 	}
 	if s.picked == nil {
-		_, err := io.Copy(w, s.open())
+		n, err := io.Copy(w, s.open())
+		if want := s.n * s.rowBytes(); err == nil && n != want {
+			return fmt.Errorf("%d of %d bytes: %w", n, want, io.ErrUnexpectedEOF)
+		}
 		return err
 	}
 	in, out := bufio.NewReaderSize(s.open(), window), bufio.NewWriterSize(w, window)
