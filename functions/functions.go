@@ -12,6 +12,7 @@ package functions
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"time"
 )
@@ -23,7 +24,9 @@ type Runtime interface {
 	// OptimizerOut are set and the answer says so, they hold complete state
 	// dicts when Run returns nil, and are to be thrown away when it does not.
 	//
-	// Run returns within 1 s of the end of ctx. Errors:
+	// Run returns within 1 s of the end of ctx; where context.Cause(ctx) is
+	// DeadlineExceeded the function has had its time, and a runtime that can
+	// tells the log where it was. Errors:
 	//   - wrapping ctx.Err(): ctx ended first
 	//   - NotFound: no such function here
 	//   - Invalid: the invocation cannot work (a bad argument, data of another
@@ -52,7 +55,7 @@ const (
 
 // Invocation is all that a function may depend on. Its pure part decides the
 // answer: Task, Function, Epoch, Round, Index, N, K, BatchSize, LR, Seed, Args,
-// Positions, Data, Model, Optimizer, and Threads. The rest (JobID, Incarnation,
+// Env, Positions, Data, Infer, Model, Optimizer, and Threads. The rest (JobID, Incarnation,
 // Attempt, Slot) is for logs and for choosing what to break: no answer may
 // depend on it.
 type Invocation struct {
@@ -73,14 +76,16 @@ type Invocation struct {
 	LR        float64           // learning rate
 	Seed      uint64            // of this function in this round: the only source of chance
 	Args      map[string]string // the user's --arg k=v
+	Env       map[string]string // the user's --env K=V; native functions have none
 
 	// Positions are rows of the split that Data holds, each in
 	// [0, Data.Samples). Train takes them in this order. Init has none and may
 	// look at every row.
 	Positions []int64
-	Data      Data
-	Model     Input // not for Init
-	Optimizer Input // Size 0 = none: start afresh
+	Data      Data            // not for Infer
+	Infer     json.RawMessage // Infer only: what to answer, a JSON value
+	Model     Input           // not for Init
+	Optimizer Input           // Size 0 = none: start afresh
 
 	ModelOut     Output // nil = not wanted; Val writes none
 	OptimizerOut Output // nil = not wanted; Train only
@@ -91,8 +96,9 @@ type Invocation struct {
 // Data is a split of a data set, as the runtime reads it: Init and Train get
 // the training split, Val the test split.
 type Data struct {
-	X       Input // npy, C order, [samples, ...]
-	Y       Input // npy, C order, [samples]
+	Name    string // of the data set, for messages
+	X       Input  // npy, C order, [samples, ...]
+	Y       Input  // npy, C order, [samples]
 	Samples int64
 }
 
@@ -116,12 +122,22 @@ type Output interface {
 
 // Answer says what an invocation did.
 type Answer struct {
-	Samples      int64   // consumed: len(Positions); 0 for Init
+	Samples      int64   // consumed: len(Positions); 0 for Init and Infer
 	Batches      int     // into which they were cut
 	Loss         float64 // Train: mean over the samples. Val: SUM over the samples
 	Correct      float64 // Val: samples answered right, when HasAccuracy
 	HasAccuracy  bool    // the function knows right from wrong
 	HasOptimizer bool    // OptimizerOut was written
+
+	Metrics     map[string]Metric // what the function recorded under names of its own; nil = nothing
+	Predictions json.RawMessage   // Infer only: the answer, a JSON value
+}
+
+// Metric is a number that a function recorded, as sums that add up over
+// functions and blocks: its mean is Sum/Weight.
+type Metric struct {
+	Sum    float64 // of value times samples
+	Weight float64 // samples
 }
 
 // Sabotage is what --chaos asks for: to break this attempt, really.
