@@ -1,0 +1,264 @@
+package python
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// attempt is one invocation on its way through a worker.
+type attempt struct {
+	rt      *Runtime
+	program *program
+	ctx     context.Context
+	inv     functions.Invocation
+
+	temps   temps
+	outputs map[string]*output // by name, once the worker has asked for them
+}
+
+// output is a file that a worker writes.
+type output struct {
+	out    functions.Output // nil = not wanted
+	writer io.Writer
+	size   int64
+	path   string
+	temp   bool // path is not where out keeps it
+}
+
+// The names of outputs in messages.
+const (
+	modelOut     = "model"
+	optimizerOut = "optimizer"
+)
+
+// fromWorker is what a worker says: one of these.
+type fromWorker struct {
+	Batch  *int             `json:"batch"`
+	Create map[string]int64 `json:"create"` // bytes by output
+	Done   *done            `json:"done"`
+	Failed *failure         `json:"failed"`
+}
+
+// run does the invocation. After the end of ctx its error means nothing.
+func (a *attempt) run() (functions.Answer, error) {
+	if err := a.ctx.Err(); err != nil {
+		return functions.Answer{}, err
+	}
+	a.temps.dir = a.rt.dir
+	defer a.temps.remove()
+	request, err := a.request()
+	if err != nil {
+		return functions.Answer{}, err
+	}
+	owner := Line{JobID: a.inv.JobID, Function: a.inv.Function, Index: a.inv.Index}
+	w, err := a.program.take(a.ctx, a.settings(), owner)
+	if err != nil {
+		return functions.Answer{}, err
+	}
+	answer, err := a.exchange(w, request)
+	switch {
+	case a.ctx.Err() != nil:
+		if errors.Is(context.Cause(a.ctx), context.DeadlineExceeded) {
+			w.stack()
+		}
+		a.program.drop(w)
+		return functions.Answer{}, a.ctx.Err()
+	case err != nil && fault.KindOf(err) != fault.Invalid:
+		a.program.drop(w) // who knows what it left behind: the next try gets a fresh one
+		return functions.Answer{}, err
+	}
+	w.output.drain()
+	a.program.give(w)
+	return answer, err
+}
+
+func (a *attempt) settings() settings {
+	threads := a.inv.Threads
+	if threads == 0 {
+		threads = a.rt.config.Threads
+	}
+	if threads == 0 {
+		threads = max(1, a.rt.cores.each)
+	}
+	return settings{Slot: a.inv.Slot, Threads: threads, Memory: a.rt.config.MemoryLimit}
+}
+
+// exchange sends the request and serves the worker until it is done.
+func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error) {
+	stop := context.AfterFunc(a.ctx, func() { _ = w.control.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if a.inv.Task != functions.Train && a.inv.Task != functions.Val {
+		if err := a.strike(w); err != nil {
+			return functions.Answer{}, err
+		}
+	}
+	if err := writeFrame(w.control, request); err != nil {
+		if _, tooLong := errors.AsType[errTooLong](err); tooLong {
+			return functions.Answer{}, fault.New("python.run", fault.Invalid, "the request to function %q: %w", a.inv.Function, err)
+		}
+		return functions.Answer{}, a.broken(w, err)
+	}
+	for {
+		var m fromWorker
+		if err := readFrame(w.control, &m); err != nil {
+			return functions.Answer{}, a.broken(w, err)
+		}
+		switch {
+		case m.Done != nil:
+			return a.answer(m.Done)
+		case m.Failed != nil:
+			return functions.Answer{}, m.Failed.fault(a.inv.Function)
+		case m.Create != nil:
+			if err := a.create(w, m.Create); err != nil {
+				return functions.Answer{}, err
+			}
+		case m.Batch != nil:
+			if a.inv.Sabotage.Kill && *m.Batch == request.Run.Sabotage.KillAtBatch {
+				return functions.Answer{}, a.killed(w)
+			}
+		default:
+			return functions.Answer{}, a.broken(w, &frameError{"it sent a message that says nothing"})
+		}
+	}
+}
+
+// strike does to a task without batches what sabotage asks for.
+func (a *attempt) strike(w *worker) error {
+	s := a.inv.Sabotage
+	var slow <-chan time.Time
+	switch {
+	case s.Kill:
+		return a.killed(w)
+	case s.Hang:
+	case s.Slow > 0:
+		timer := time.NewTimer(s.Slow)
+		defer timer.Stop()
+		slow = timer.C
+	default:
+		return nil
+	}
+	select {
+	case <-slow:
+		return nil
+	case <-a.ctx.Done():
+		return a.ctx.Err()
+	}
+}
+
+// killed kills the worker, really.
+func (a *attempt) killed(w *worker) error {
+	w.proc.kill()
+	return fault.New("python.run", fault.Unavailable, "function %q was killed on purpose", a.inv.Function)
+}
+
+// broken is the error of a worker that does not do its part.
+func (a *attempt) broken(w *worker, err error) error {
+	return fault.New("python.run", fault.Unavailable, "the worker of function %q (process %d) %s", a.inv.Function, w.proc.pid, w.proc.ended(err))
+}
+
+// create reserves the outputs that the worker asks for, and tells it where they
+// are. An error of Create is the call's; the worker hears it as well.
+func (a *attempt) create(w *worker, sizes map[string]int64) error {
+	if a.outputs != nil {
+		return a.broken(w, &frameError{"it asked for its outputs twice"})
+	}
+	a.outputs = map[string]*output{}
+	paths := map[string]string{}
+	for name, size := range sizes {
+		o := &output{size: size}
+		switch name {
+		case modelOut:
+			o.out = a.inv.ModelOut
+		case optimizerOut:
+			o.out = a.inv.OptimizerOut
+		}
+		if size < 0 {
+			return a.broken(w, &frameError{"it asked for less than no bytes"})
+		}
+		if err := o.reserve(&a.temps); err != nil {
+			return err
+		}
+		a.outputs[name], paths[name] = o, o.path
+	}
+	if err := writeFrame(w.control, map[string]any{"paths": paths}); err != nil {
+		return a.broken(w, err)
+	}
+	return nil
+}
+
+// reserve makes the file.
+func (o *output) reserve(t *temps) (err error) {
+	if o.out != nil {
+		if o.writer, err = o.out.Create(o.size); err != nil {
+			return err
+		}
+		o.path = o.out.Path()
+	}
+	if o.path == "" {
+		o.temp = true
+		o.path, err = t.add(func(f *os.File) error { return f.Truncate(o.size) })
+	}
+	return err
+}
+
+// answer is what the worker's end means, its outputs in place.
+func (a *attempt) answer(d *done) (functions.Answer, error) {
+	answer := functions.Answer{
+		Samples: d.Samples, Batches: d.Batches, Loss: float64(d.Loss), Correct: float64(d.Correct), HasAccuracy: d.HasAccuracy,
+		Predictions: d.Predictions,
+	}
+	for name, m := range d.Metrics {
+		if answer.Metrics == nil {
+			answer.Metrics = map[string]functions.Metric{}
+		}
+		answer.Metrics[name] = functions.Metric{Sum: float64(m[0]), Weight: float64(m[1])}
+	}
+	if a.inv.ModelOut != nil && a.outputs[modelOut] == nil {
+		return functions.Answer{}, fault.New("python.run", fault.Unavailable, "the worker of function %q gave no model", a.inv.Function)
+	}
+	answer.HasOptimizer = d.HasOptimizer && a.inv.OptimizerOut != nil && a.outputs[optimizerOut] != nil
+	for _, o := range a.outputs {
+		if err := o.settle(); err != nil {
+			return functions.Answer{}, err
+		}
+	}
+	return answer, nil
+}
+
+// settle puts what the worker wrote to where it belongs.
+func (o *output) settle() error {
+	info, err := os.Stat(o.path)
+	if err == nil && info.Size() != o.size {
+		return fault.New("python.run", fault.Unavailable, "a worker wrote %d bytes where it had asked for %d", info.Size(), o.size)
+	}
+	if err == nil && o.temp && o.out != nil {
+		var f *os.File
+		if f, err = os.Open(o.path); err == nil {
+			_, err = io.Copy(o.writer, f)
+			_ = f.Close()
+		}
+	}
+	if err != nil {
+		return fault.New("python.run", fault.Unavailable, "read what a worker wrote: %w", err)
+	}
+	return nil
+}
+
+// done is how a worker says that all went well.
+type done struct {
+	Samples      int64                `json:"samples"`
+	Batches      int                  `json:"batches"`
+	Loss         number               `json:"loss"`
+	Correct      number               `json:"correct"`
+	HasAccuracy  bool                 `json:"has_accuracy"`
+	HasOptimizer bool                 `json:"has_optimizer"`
+	Metrics      map[string][2]number `json:"metrics"`
+	Predictions  json.RawMessage      `json:"predictions"`
+}

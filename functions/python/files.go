@@ -1,0 +1,160 @@
+package python
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/python"
+)
+
+// maxSocket is how long the path of a socket may be on Linux, its end included.
+const maxSocket = 108
+
+// open makes the files of this runtime, and starts what needs no Python.
+func (r *Runtime) open() (err error) {
+	parent := r.config.Dir
+	if parent == "" || len(parent)+len("/python-1234567890/socket") >= maxSocket {
+		if parent, err = userDir(r.config.UserDir); err != nil {
+			return err
+		}
+	}
+	sweep(parent)
+	if r.dir, err = os.MkdirTemp(parent, runFolder); err != nil {
+		return fault.New("python.open", fault.Unavailable, "make a folder for Python functions: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(r.dir)
+		}
+	}()
+	lock, ok := claim(filepath.Join(r.dir, "lock"))
+	if !ok {
+		return fault.New("python.open", fault.Unavailable, "lock the folder %s: it is taken", r.dir)
+	}
+	r.unlock = func() { _ = lock.Close() }
+	r.sdk = filepath.Join(r.dir, "sdk")
+	var sdk fs.FS = python.SDK
+	if r.config.SDK != nil {
+		sdk = r.config.SDK
+	}
+	if err := os.CopyFS(r.sdk, sdk); err != nil {
+		return fault.New("python.open", fault.Unavailable, "unpack the Python packages: %w", err)
+	}
+	if r.hub, err = listen(filepath.Join(r.dir, "socket")); err != nil {
+		return err
+	}
+	r.spawner = newSpawner()
+	return nil
+}
+
+// runFolder is what the folder of a runtime is called, before a random part.
+const runFolder = "python-"
+
+// sweep removes the folders of runtimes whose process is gone.
+func sweep(parent string) {
+	folders, _ := filepath.Glob(filepath.Join(parent, runFolder+"*"))
+	for _, folder := range folders {
+		if _, err := os.Stat(filepath.Join(folder, "lock")); err != nil {
+			continue // of somebody who is just making it
+		}
+		if lock, ok := claim(filepath.Join(folder, "lock")); ok {
+			_ = os.RemoveAll(folder)
+			_ = lock.Close()
+		}
+	}
+}
+
+// userDir returns a folder that all processes of this user share and nobody
+// else may enter; "" stands for the usual one.
+func userDir(path string) (string, error) {
+	if path == "" {
+		path = filepath.Join(os.TempDir(), "troupe-"+strconv.Itoa(os.Getuid()))
+	}
+	err := os.MkdirAll(path, 0o700)
+	var stat unix.Stat_t
+	if err == nil {
+		err = unix.Lstat(path, &stat)
+	}
+	if err != nil {
+		return "", fault.New("python.open", fault.Unavailable, "make the folder %s: %w", path, err)
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR || int(stat.Uid) != os.Getuid() || stat.Mode&0o077 != 0 {
+		return "", fault.New("python.open", fault.Unavailable, "%s is not a folder of yours alone (mode 0700): remove it, or set TMPDIR", path)
+	}
+	return path, nil
+}
+
+// claim locks the file at path, for as long as it is open or this process
+// lives. It reports false when somebody else has it, or it cannot be made.
+func claim(path string) (*os.File, bool) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, false
+	}
+	return f, true
+}
+
+// temps are the files of one invocation that somebody else has only in memory.
+type temps struct {
+	dir   string
+	paths []string
+}
+
+// add returns the path of a new file with what fill writes.
+func (t *temps) add(fill func(*os.File) error) (string, error) {
+	f, err := os.CreateTemp(t.dir, "temp-")
+	if err != nil {
+		return "", fault.New("python.file", fault.Unavailable, "make a temporary file: %w", err)
+	}
+	t.paths = append(t.paths, f.Name())
+	err = fill(f)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return "", fault.New("python.file", fault.Unavailable, "write a temporary file: %w", err)
+	}
+	return f.Name(), nil
+}
+
+// input returns where in is as a file, "" when it is empty.
+func (t *temps) input(in functions.Input) (string, error) {
+	if in.Path != "" || in.Size == 0 {
+		return in.Path, nil
+	}
+	return t.add(func(f *os.File) error {
+		_, err := io.Copy(f, io.NewSectionReader(in.R, 0, in.Size))
+		return err
+	})
+}
+
+// positions returns the path of a file of them, int64, little endian.
+func (t *temps) positions(p []int64) (string, error) {
+	return t.add(func(f *os.File) error {
+		var buf bytes.Buffer
+		if err := binary.Write(&buf, binary.LittleEndian, p); err != nil {
+			return err
+		}
+		_, err := f.Write(buf.Bytes())
+		return err
+	})
+}
+
+func (t *temps) remove() {
+	for _, path := range t.paths {
+		_ = os.Remove(path)
+	}
+}
