@@ -23,6 +23,11 @@ type Subject struct {
 	Raises string
 	// IgnoresData says that Function looks at positions alone, not at rows.
 	IgnoresData bool
+	// Tolerance is how far the sums over blocks of a split may be from the sum
+	// over the whole, relative to it; 0 = 1e-9, which is for functions that add
+	// up in float64. One that takes the mean of a batch in float32 is off by its
+	// rounding, 2^-24, times the additions in a batch.
+	Tolerance float64
 }
 
 const (

@@ -74,9 +74,10 @@ func (f *failure) fault(function string) error {
 		return fault.New("python.run", fault.Invalid, "function %q: %s", function, text)
 	case "corrupt":
 		return fault.New("python.run", fault.Corrupt, "function %q: %s", function, text)
-	case "memory":
-		return fault.New("python.run", fault.Unavailable,
-			"function %q ran out of memory: %s: use a smaller batch, fewer --slots, or a higher --memory-limit", function, text)
+	case "rejected":
+		return fault.New("python.run", fault.Rejected, "function %q: %s", function, text)
+	case "memory": // the text says what helps
+		return fault.New("python.run", fault.Unavailable, "function %q: %s", function, text)
 	case "user":
 		where := ""
 		if f.Method != "" {

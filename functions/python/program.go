@@ -24,7 +24,9 @@ func (p Program) check() error {
 	}
 	info, err := os.Stat(p.Path)
 	if err == nil && info.IsDir() {
-		_, err = os.Stat(filepath.Join(p.Path, "main.py"))
+		if _, err = os.Stat(filepath.Join(p.Path, "main.py")); err != nil {
+			_, err = os.Stat(filepath.Join(p.Path, "program.py"))
+		}
 	}
 	if err != nil {
 		return fault.New("python.register", fault.Invalid, "the code of function %q: %w: name a .py file, or a folder with main.py", p.Name, err)
