@@ -2,6 +2,7 @@ package plane
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -21,6 +22,8 @@ type fileDraft struct {
 	digest  xxhash.Digest
 	written int64 // through Write
 }
+
+var _ io.ReaderFrom = (*fileDraft)(nil)
 
 func (s *Scratch) newDraft(key string, size int64) (*fileDraft, error) {
 	path := filepath.Join(s.folder, draftName(key))
@@ -90,6 +93,17 @@ func (d *fileDraft) Write(p []byte) (int, error) {
 		return n, fault.New("plane.write", fault.Unavailable, "write key %q: %w", d.key, err)
 	}
 	return n, nil
+}
+
+func (d *fileDraft) ReadFrom(r io.Reader) (int64, error) { return fill(d, d.size-d.written, r) }
+
+// fill copies r into a draft that lacks some bytes. Its buffer is no longer than
+// that, because most drafts are small, and their writers many. One byte more
+// shows what is too long.
+func fill(draft io.Writer, lacks int64, r io.Reader) (int64, error) {
+	const most = 64 << 10
+	onlyWrite := struct{ io.Writer }{draft}
+	return io.CopyBuffer(onlyWrite, r, make([]byte, min(lacks+1, most)))
 }
 
 func (d *fileDraft) Path() string { return filepath.Join(d.space.folder, draftName(d.key)) }

@@ -2,6 +2,7 @@ package plane
 
 import (
 	"bytes"
+	"io"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -87,6 +88,8 @@ type memoryDraft struct {
 	ended bool
 }
 
+var _ io.ReaderFrom = (*memoryDraft)(nil)
+
 func (d *memoryDraft) Write(p []byte) (int, error) {
 	if d.ended {
 		return 0, endedError(d.key)
@@ -99,6 +102,10 @@ func (d *memoryDraft) Write(p []byte) (int, error) {
 	}
 	d.buf = append(d.buf, p...)
 	return len(p), nil
+}
+
+func (d *memoryDraft) ReadFrom(r io.Reader) (int64, error) {
+	return fill(d, d.size-int64(len(d.buf)), r)
 }
 
 func (d *memoryDraft) Path() string { return "" }

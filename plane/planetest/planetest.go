@@ -2,6 +2,7 @@
 package planetest
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,7 @@ func Run(t *testing.T, open func(t *testing.T) plane.Space) {
 	t.Run("what is sealed can be read", func(t *testing.T) { sealed(t, open(t)) })
 	t.Run("a draft is invisible until sealed, and its key taken", func(t *testing.T) { drafts(t, open(t)) })
 	t.Run("the length written must be the length reserved", func(t *testing.T) { lengths(t, open(t)) })
+	t.Run("a draft can be copied into", func(t *testing.T) { copied(t, open(t)) })
 	t.Run("a ref that is not right is refused", func(t *testing.T) { refs(t, open(t)) })
 	t.Run("keys that are not path-safe are refused", func(t *testing.T) { keys(t, open(t)) })
 	t.Run("removal frees room and leaves open blobs readable", func(t *testing.T) { removal(t, open(t)) })
@@ -49,6 +51,30 @@ func sealed(t *testing.T, s plane.Space) {
 			require.Equal(t, want, data)
 		}
 		require.NoError(t, blob.Close())
+	}
+}
+
+func copied(t *testing.T, s plane.Space) {
+	for _, size := range []int{0, 1, 64<<10 - 1, 64 << 10, 1<<20 + 7} {
+		want := content(size)
+		d, err := s.Create(fmt.Sprintf("whole-%d", size), int64(size))
+		require.NoError(t, err)
+		half := size / 2
+		_, err = d.Write(want[:half])
+		require.NoError(t, err)
+		n, err := io.Copy(d, struct{ io.Reader }{bytes.NewReader(want[half:])})
+		require.NoError(t, err)
+		require.EqualValues(t, size-half, n)
+		ref, err := d.Seal()
+		require.NoError(t, err)
+		require.Equal(t, xxhash.Sum64(want), ref.Digest)
+		require.Equal(t, want, get(t, s, ref))
+
+		d, err = s.Create(fmt.Sprintf("long-%d", size), int64(size))
+		require.NoError(t, err)
+		_, err = io.Copy(d, struct{ io.Reader }{bytes.NewReader(content(size + 1))})
+		require.Equal(t, fault.Invalid, fault.KindOf(err), "one byte more than reserved")
+		require.NoError(t, d.Abort())
 	}
 }
 
