@@ -30,10 +30,15 @@ func (h *host) obey(ctx actor.Context) {
 	for _, m := range o.release {
 		h.free(ctx, func(t Tensors) error { return release(t, m) })
 	}
-	for _, r := range o.retired {
+	h.warn(o.retired, o.returned)
+}
+
+// warn says which slots were lost, and which lost ones came back.
+func (h *host) warn(retired, returned []*run) {
+	for _, r := range retired {
 		h.log.Warn("function does not return: slot retired", append(fields(r), zap.Int("retired", h.state.retired()))...)
 	}
-	for _, r := range o.returned {
+	for _, r := range returned {
 		h.log.Warn("function returned late: slot given back", append(fields(r), zap.Int("retired", h.state.retired()))...)
 	}
 }
