@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 const (
 	largeRows  = 384
-	largeRow   = 1 << 20 // bytes
+	largeRow   = 1 << 20   // bytes
 	largeLimit = 128 << 20 // beyond what the process has when it starts
 )
 
