@@ -23,10 +23,12 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/native"
+	"github.com/troupe-ml/troupe/functions/python"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/dataset"
+	"github.com/troupe-ml/troupe/store/function"
 	"github.com/troupe-ml/troupe/store/model"
 )
 
@@ -45,6 +47,7 @@ type Config struct {
 	Log       *zap.Logger       // required
 	Node      config.Node       // see config.DefaultNode
 	Functions []native.Function // the user's own, beside the built-in ones
+	Lines     func(python.Line) // gets each line that programs print; nil: the store alone does
 }
 
 // Company is the running actors of one node. It is safe for concurrent use.
@@ -53,15 +56,19 @@ type Company struct {
 	system   *actor.ActorSystem
 	rim      *actorkit.SystemRim
 	tree     *Tree
-	runtime  *native.Runtime
+	native   *native.Runtime
+	programs *programs
+	logs     *jobLogs
 	runner   *host.Local
 	datasets *dataset.Catalog
 	models   *results
 	closers  []func() error  // in the order of opening
-	warnings []string        // of the start, for whoever submits the first job
 	ctx      context.Context // ends with the company; its cause is why
 	end      context.CancelCauseFunc
 	close    func() error
+
+	mu       sync.Mutex // guards warnings
+	warnings []string   // that no submission has carried yet
 }
 
 var _ train.Company = (*Company)(nil)
@@ -85,23 +92,25 @@ func Start(cfg Config) (_ *Company, err error) {
 			_ = c.release()
 		}
 	}()
-	runtime, err := native.New(cfg.Functions...)
-	if err != nil {
+	if c.native, err = native.New(cfg.Functions...); err != nil {
 		return nil, err
 	}
-	c.runtime = runtime
-	c.closers = append(c.closers, runtime.Close)
+	c.closers = append(c.closers, c.native.Close)
 	bucket, err := store.Open(context.Background(), cfg.Node.Store)
 	if err != nil {
 		return nil, err
 	}
 	c.closers = append(c.closers, bucket.Close)
 	c.datasets = dataset.New(bucket)
-	scratch, err := plane.OpenScratch(cfg.Node.Scratch, cfg.Node.Name, func(text string) { c.warnings = append(c.warnings, text) })
+	scratch, err := plane.OpenScratch(cfg.Node.Scratch, cfg.Node.Name, c.warn)
 	if err != nil {
 		return nil, err
 	}
 	c.closers = append(c.closers, scratch.Close)
+	c.logs = newJobLogs(bucket, cfg.Lines)
+	c.closers = append(c.closers, func() error { return c.logs.flush("") })
+	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.logs.add, c.warn)
+	c.closers = append(c.closers, c.programs.Close)
 	c.system = actorkit.NewSystem(cfg.Log)
 	c.rim = actorkit.NewRim(c.system)
 	c.models = &results{catalog: model.New(bucket), rim: c.rim, dir: scratch.Folder()}
@@ -111,7 +120,7 @@ func Start(cfg Config) (_ *Company, err error) {
 func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch) (err error) {
 	var nonce atomic.Uint64
 	c.runner = host.NewLocal(&host.Executor{
-		Runtimes: []functions.Runtime{c.runtime},
+		Runtimes: []functions.Runtime{c.native, c.programs},
 		Space:    scratch,
 		Datasets: localData{c.datasets, filepath.Join(scratch.Folder(), "datasets")},
 		Threads:  cfg.Node.ThreadsPerSlot(),
@@ -151,6 +160,23 @@ func (c *Company) release() error {
 		errs = append(errs, c.closers[i]())
 	}
 	return errors.Join(errs...)
+}
+
+// warn keeps a warning for whoever submits the next job.
+func (c *Company) warn(text string) {
+	c.log.Warn("warning", zap.String("text", text))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.warnings = append(c.warnings, text)
+}
+
+// takeWarnings returns the warnings since the last call.
+func (c *Company) takeWarnings() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.warnings
+	c.warnings = nil
+	return taken
 }
 
 // ask sends a command until it is answered or ctx ends.

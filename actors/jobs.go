@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/train"
@@ -25,17 +26,19 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 	if err != nil {
 		return Submission{}, err
 	}
-	if !c.runtime.Has(resolved.GetFunctionName()) {
-		return Submission{}, c.unknownFunction(resolved.GetFunctionName())
-	}
-	if err := c.runtime.CheckArgs(resolved.GetFunctionName(), resolved.GetOptions().GetArgs()); err != nil {
+	submitted := proto.CloneOf(resolved)
+	if err := c.findFunction(ctx, submitted); err != nil {
 		return Submission{}, err
 	}
-	info, err := c.datasets.Open(ctx, resolved.GetDataset(), dataset.Options{Seed: resolved.GetOptions().GetSeed()})
+	if err := c.findInit(ctx, resolved.GetOptions().GetInit()); err != nil {
+		return Submission{}, err
+	}
+	info, err := c.datasets.Open(ctx, resolved.GetDataset(), dataset.Options{
+		Seed: resolved.GetOptions().GetSeed(), Label: resolved.GetDatasetLabel(), TestShare: resolved.GetDatasetTestShare(),
+	})
 	if err != nil {
 		return Submission{}, err
 	}
-	submitted := proto.CloneOf(resolved)
 	submitted.DatasetName, submitted.DatasetDigest = info.Name, info.Digest
 	submitted.TrainSamples, submitted.TestSamples = uint64(info.Train), uint64(info.Test)
 	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: newID(), Task: submitted})
@@ -43,7 +46,7 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 		return Submission{}, err
 	}
 	return Submission{
-		ID: reply.GetJobId(), Warnings: slices.Concat(c.warnings, info.Warnings, reply.GetWarnings()),
+		ID: reply.GetJobId(), Warnings: slices.Concat(c.takeWarnings(), info.Warnings, reply.GetWarnings()),
 	}, wire.Error(reply.GetFailure())
 }
 
@@ -73,16 +76,42 @@ func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.Job
 		for _, event := range events.take() {
 			on(event)
 			if ended := event.GetEnded(); ended != nil {
+				if err := c.logs.flush(id); err != nil {
+					c.log.Warn("log not stored", zap.String("job_id", id), zap.Error(err))
+				}
 				return ended.GetResult(), nil
 			}
 		}
 	}
 }
 
-func (c *Company) unknownFunction(name string) error {
-	var known []string
-	for _, f := range c.runtime.Functions() {
-		known = append(known, f.Name)
+// findFunction finds the function of a task, and has a program ready to run:
+// what is wrong with it shows before there is a job.
+func (c *Company) findFunction(ctx context.Context, t *messages.TrainTask) error {
+	name, env := t.GetFunctionName(), t.GetOptions().GetEnv()
+	if c.native.Has(name) {
+		return c.native.CheckArgs(name, t.GetOptions().GetArgs())
 	}
-	return fault.New("actors.start", fault.NotFound, "there is no function %q; there are %s", name, strings.Join(known, ", "))
+	program, err := c.programs.find(ctx, name)
+	if fault.KindOf(err) == fault.NotFound && !isPath(name) {
+		return fault.New("actors.start", fault.NotFound, "there is no function %q; there are %s, the programs in the store, and any program.py",
+			name, strings.Join(c.native.Names(), ", "))
+	}
+	if err != nil {
+		return err
+	}
+	t.FunctionName, t.FunctionVersion = program.Name, program.Version
+	return c.programs.ready(ctx, program.Name, program.Version, env)
+}
+
+// findInit checks that there is the model to start from, if one is asked for.
+func (c *Company) findInit(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	blob, err := c.models.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	return blob.Close()
 }

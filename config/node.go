@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 )
@@ -26,6 +27,22 @@ type Node struct {
 	// Threads is how many threads one function may use. 0 means: what the
 	// cores give each slot; see ThreadsPerSlot.
 	Threads int `json:"threads,omitempty"`
+
+	// Python is the interpreter that runs the users' programs; empty: found
+	// when the first one comes. The next five are about their workers.
+	Python string `json:"python,omitempty"`
+
+	// MemoryLimit bounds the memory of one worker, in bytes; 0: nothing does.
+	MemoryLimit int64 `json:"memory_limit,omitempty"`
+
+	// IdleTimeout is how long a worker stays that has nothing to do; 0: 60 s.
+	IdleTimeout time.Duration `json:"idle_timeout,omitempty"`
+
+	// NoPin leaves it to the system on which cores workers run.
+	NoPin bool `json:"no_pin,omitempty"`
+
+	// GPUs is "auto" (those there are), "none", or how many to use; empty: auto.
+	GPUs string `json:"gpus,omitempty"`
 
 	// Store is the URL of the bucket that holds what outlives a process.
 	Store string `json:"store"`
@@ -77,6 +94,10 @@ func (n Node) Validate() error {
 		return invalid("slots %d is out of range: give 1 to %d", n.Slots, MaxSlots)
 	case n.Threads < 0 || n.Threads > MaxThreads:
 		return invalid("threads %d is out of range: give 1 to %d, or leave it out for cores/slots", n.Threads, MaxThreads)
+	case n.MemoryLimit < 0:
+		return invalid("memory limit of %d bytes: give a number above 0, or leave it out for none", n.MemoryLimit)
+	case n.IdleTimeout < 0:
+		return invalid("idle timeout %v: give a duration above 0", n.IdleTimeout)
 	case n.Store == "":
 		return invalid("there is no store: give --store file:///folder, or set TROUPE_STORE or HOME")
 	case !slices.Contains(Policies(), n.Policy):

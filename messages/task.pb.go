@@ -35,13 +35,15 @@ type TrainTask struct {
 	Lr           float64                `protobuf:"fixed64,5,opt,name=lr,proto3" json:"lr,omitempty"`                               // finite, > 0
 	Options      *TrainOptions          `protobuf:"bytes,6,opt,name=options,proto3" json:"options,omitempty"`
 	// Filled in at submission, from the catalogs.
-	DatasetName     string `protobuf:"bytes,7,opt,name=dataset_name,json=datasetName,proto3" json:"dataset_name,omitempty"`       // the catalog's name
-	DatasetDigest   string `protobuf:"bytes,8,opt,name=dataset_digest,json=datasetDigest,proto3" json:"dataset_digest,omitempty"` // sha256 of the arrays, hex
-	TrainSamples    uint64 `protobuf:"varint,9,opt,name=train_samples,json=trainSamples,proto3" json:"train_samples,omitempty"`
-	TestSamples     uint64 `protobuf:"varint,10,opt,name=test_samples,json=testSamples,proto3" json:"test_samples,omitempty"`
-	FunctionVersion string `protobuf:"bytes,11,opt,name=function_version,json=functionVersion,proto3" json:"function_version,omitempty"` // of a user's program, sha256, hex; empty: a built-in
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	DatasetName      string  `protobuf:"bytes,7,opt,name=dataset_name,json=datasetName,proto3" json:"dataset_name,omitempty"`       // the catalog's name
+	DatasetDigest    string  `protobuf:"bytes,8,opt,name=dataset_digest,json=datasetDigest,proto3" json:"dataset_digest,omitempty"` // sha256 of the arrays, hex
+	TrainSamples     uint64  `protobuf:"varint,9,opt,name=train_samples,json=trainSamples,proto3" json:"train_samples,omitempty"`
+	TestSamples      uint64  `protobuf:"varint,10,opt,name=test_samples,json=testSamples,proto3" json:"test_samples,omitempty"`
+	DatasetLabel     string  `protobuf:"bytes,12,opt,name=dataset_label,json=datasetLabel,proto3" json:"dataset_label,omitempty"`                 // of a CSV file: the column that is y; empty: the last
+	DatasetTestShare float64 `protobuf:"fixed64,13,opt,name=dataset_test_share,json=datasetTestShare,proto3" json:"dataset_test_share,omitempty"` // of a file without a test part, in (0, 1); 0: 0.2
+	FunctionVersion  string  `protobuf:"bytes,11,opt,name=function_version,json=functionVersion,proto3" json:"function_version,omitempty"`        // of a user's program, sha256, hex; empty: a built-in
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *TrainTask) Reset() {
@@ -140,6 +142,20 @@ func (x *TrainTask) GetTrainSamples() uint64 {
 func (x *TrainTask) GetTestSamples() uint64 {
 	if x != nil {
 		return x.TestSamples
+	}
+	return 0
+}
+
+func (x *TrainTask) GetDatasetLabel() string {
+	if x != nil {
+		return x.DatasetLabel
+	}
+	return ""
+}
+
+func (x *TrainTask) GetDatasetTestShare() float64 {
+	if x != nil {
+		return x.DatasetTestShare
 	}
 	return 0
 }
@@ -439,7 +455,7 @@ var File_messages_task_proto protoreflect.FileDescriptor
 
 const file_messages_task_proto_rawDesc = "" +
 	"\n" +
-	"\x13messages/task.proto\x12\x0ftroupe.messages\"\x87\x03\n" +
+	"\x13messages/task.proto\x12\x0ftroupe.messages\"\xda\x03\n" +
 	"\tTrainTask\x12#\n" +
 	"\rfunction_name\x18\x01 \x01(\tR\ffunctionName\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\tR\adataset\x12\x16\n" +
@@ -452,7 +468,9 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x0edataset_digest\x18\b \x01(\tR\rdatasetDigest\x12#\n" +
 	"\rtrain_samples\x18\t \x01(\x04R\ftrainSamples\x12!\n" +
 	"\ftest_samples\x18\n" +
-	" \x01(\x04R\vtestSamples\x12)\n" +
+	" \x01(\x04R\vtestSamples\x12#\n" +
+	"\rdataset_label\x18\f \x01(\tR\fdatasetLabel\x12,\n" +
+	"\x12dataset_test_share\x18\r \x01(\x01R\x10datasetTestShare\x12)\n" +
 	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\"\x93\a\n" +
 	"\fTrainOptions\x12/\n" +
 	"\x13default_parallelism\x18\x01 \x01(\rR\x12defaultParallelism\x12'\n" +

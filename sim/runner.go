@@ -39,7 +39,7 @@ func newRunner(s *testkit.Sim, config Config, space plane.Space) *Runner {
 }
 
 // Start implements host.Runner.
-func (r *Runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func()) {
+func (r *Runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	r.Running++
 	r.Started++
 	r.Most = max(r.Most, r.Running)
@@ -56,7 +56,7 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invok
 	if !plan.Hang {
 		r.sim.At(plan.Took, func() { end(answer, err) })
 	}
-	return func() {
+	return func(error) {
 		r.sim.At(cancelTakes, func() {
 			if !over {
 				r.discard(answer)

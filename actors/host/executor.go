@@ -81,7 +81,7 @@ type execution struct {
 }
 
 func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
-	runtime, err := x.executor.runtime(x.inv.GetPlan().GetFunctionName())
+	runtime, err := x.executor.runtime(functionOf(x.inv.GetPlan()))
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +109,7 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 	answer := &messages.Invoked{
 		Attempt: x.inv.GetAttempt(), Samples: uint64(got.Samples), Batches: uint32(got.Batches),
 		Loss: got.Loss, Correct: got.Correct, HasAccuracy: got.HasAccuracy,
+		Metrics: metricsOf(got.Metrics),
 	}
 	if call.ModelOut != nil {
 		if call.Sabotage.NaN {

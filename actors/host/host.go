@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -147,7 +148,7 @@ func (h *host) leave() {
 	for _, r := range h.state.slots {
 		if r != nil && r.stop != nil {
 			r.disarm()
-			r.stop()
+			r.stop(context.Canceled)
 			h.estate.runs = append(h.estate.runs, r)
 		}
 	}

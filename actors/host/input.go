@@ -14,10 +14,10 @@ import (
 func (x *execution) invocation(ctx context.Context) (functions.Invocation, error) {
 	ref, plan := x.inv.GetAttempt(), x.inv.GetPlan()
 	call := functions.Invocation{
-		Function: plan.GetFunctionName(), JobID: ref.GetJob().GetId(), Incarnation: ref.GetJob().GetIncarnation(),
+		Function: functionOf(plan), JobID: ref.GetJob().GetId(), Incarnation: ref.GetJob().GetIncarnation(),
 		Epoch: int(ref.GetEpoch()), Round: max(int(ref.GetRound())-1, 0), Index: int(ref.GetFunction()),
 		Attempt: max(int(ref.GetAttempt())-1, 0), N: int(plan.GetParallelism()), Slot: x.slot, Threads: x.executor.Threads,
-		K: int(plan.GetK()), BatchSize: int(plan.GetBatchSize()), LR: plan.GetLr(), Seed: x.inv.GetSeed(), Args: plan.GetArgs(),
+		K: int(plan.GetK()), BatchSize: int(plan.GetBatchSize()), LR: plan.GetLr(), Seed: x.inv.GetSeed(), Args: plan.GetArgs(), Env: plan.GetEnv(),
 		Sabotage: Chaos(x.inv),
 	}
 	var err error

@@ -16,7 +16,7 @@ func (h *host) obey(ctx actor.Context) {
 		h.start(ctx, r)
 	}
 	for _, r := range o.cancel {
-		r.stop()
+		r.stop(r.cause)
 		h.after(ctx, grace, &graceEnded{r})
 	}
 	for _, a := range o.answers {

@@ -16,8 +16,10 @@ type Runner interface {
 	// slot at the same time. Done is called exactly once, from any goroutine,
 	// even before Start has returned: with an answer, which is given away, or
 	// an error. The attempt is left unchanged. Cancel asks the attempt to end
-	// soon; done is called nevertheless. It may be called again, and late.
-	Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func())
+	// soon, because its function has had its time (context.DeadlineExceeded) or
+	// for another reason (context.Canceled); done is called nevertheless. It
+	// may be called again, and late.
+	Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc)
 }
 
 // Local is the Runner of this machine: each attempt is executed on a goroutine
@@ -35,20 +37,21 @@ var _ Runner = (*Local)(nil)
 func NewLocal(e *Executor) *Local { return &Local{execute: e.Execute, close: e.splits.close} }
 
 // Start implements Runner.
-func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	l.running.Add(1)
 	l.work.Go(func() {
 		defer l.running.Add(-1)
-		defer cancel()
+		defer cancel(nil)
 		done(l.guarded(ctx, inv, slot))
 	})
 	return cancel
 }
 
 // Await returns once all attempts have returned, and closes the data that they
-// shared; nothing may be started any more. It gives up when ctx ends: Unavailable, with the number of functions
-// that do not return. They hold their goroutines for good.
+// shared; nothing may be started any more. It gives up when ctx ends:
+// Unavailable, with the number of functions that do not return. They hold their
+// goroutines for good.
 func (l *Local) Await(ctx context.Context) error {
 	defer l.close()
 	returned := make(chan struct{})

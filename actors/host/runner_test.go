@@ -57,11 +57,11 @@ func TestARunnerEndsEveryAttemptOnce(t *testing.T) {
 			ends := make(chan end, 2)
 			cancel := local.Start(inv, 5, func(answer *messages.Invoked, err error) { ends <- end{answer, err} })
 			if test.cancel {
-				cancel()
+				cancel(context.Canceled)
 			}
 			require.NoError(t, local.Await(t.Context()))
-			cancel() // late, and again
-			cancel()
+			cancel(context.Canceled) // late, and again
+			cancel(context.DeadlineExceeded)
 			require.Len(t, ends, 1)
 			got := <-ends
 			test.check(t, got.answer, got.err)
@@ -76,7 +76,7 @@ func TestAwaitGivesUpOnWhatDoesNotReturn(t *testing.T) {
 		<-release
 		return &messages.Invoked{}, nil
 	})
-	local.Start(&messages.Invoke{}, 0, func(*messages.Invoked, error) {})()
+	local.Start(&messages.Invoke{}, 0, func(*messages.Invoked, error) {})(context.Canceled)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := local.Await(ctx)

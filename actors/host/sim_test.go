@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -58,7 +59,7 @@ type runner struct {
 	order  []string       // of starts
 }
 
-func (r *runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel func()) {
+func (r *runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	name := nameOf(inv.GetAttempt())
 	if other, ok := r.busy[slot]; ok || slot >= r.stage.slots {
 		r.stage.Fail("%s starts on slot %d, where %q is", name, slot, other)
@@ -89,7 +90,7 @@ func (r *runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invok
 		done(&messages.Invoked{Model: &messages.TensorRef{Key: key}, Samples: 7}, nil)
 	}
 	r.stage.At(r.takes(inv), end)
-	return func() {
+	return func(error) {
 		cancelled = true
 		r.stage.At(r.stops(name), end)
 	}

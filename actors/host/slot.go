@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -111,13 +112,13 @@ func (s *state) drop(a *attempt) {
 		return
 	}
 	a.run.attempt = nil
-	s.cancelRun(a.run)
+	s.cancelRun(a.run, context.Canceled)
 	a.run = nil
 }
 
-func (s *state) cancelRun(r *run) {
+func (s *state) cancelRun(r *run, cause error) {
 	if !r.cancelled {
-		r.cancelled = true
+		r.cancelled, r.cause = true, cause
 		s.orders.cancel = append(s.orders.cancel, r)
 	}
 }

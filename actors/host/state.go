@@ -2,6 +2,7 @@ package host
 
 import (
 	"container/list"
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -44,12 +45,13 @@ type run struct {
 	inv       *messages.Invoke
 	attempt   *attempt // nil: nobody wants its answer any more
 	cancelled bool
+	cause     error // of that: the function's time is over, or nobody wants it
 	retired   bool
 
 	// The actor's. Result is set once the runtime has returned, by whoever
 	// notices; it is here so that a crash of the actor does not lose it.
-	stop   func() // cancels the runtime; nil until it was started
-	disarm func() // ends the timer of the function time-out
+	stop   context.CancelCauseFunc // cancels the runtime; nil until it was started
+	disarm func()                  // ends the timer of the function time-out
 	result atomic.Pointer[result]
 }
 
@@ -179,7 +181,7 @@ func (s *state) timeOut(r *run, took time.Duration) {
 	a, limit := r.attempt, time.Duration(r.inv.GetPlan().GetTimeoutMs())*time.Millisecond
 	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v", limit))
 	failure.Chaos = blames(Chaos(r.inv), true)
-	s.cancelRun(r)
+	s.cancelRun(r, context.DeadlineExceeded)
 	s.fail(a, failure, took)
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/pflag"
 
 	"github.com/troupe-ml/troupe/config"
@@ -14,6 +16,12 @@ type nodeFlags struct {
 	store   string
 	output  string
 	verbose int
+
+	python      string
+	memoryLimit int64 // bytes; 0: none
+	idleTimeout time.Duration
+	noPin       bool
+	gpus        string
 }
 
 func newNodeFlags(getenv func(string) string) *nodeFlags {
@@ -26,6 +34,15 @@ func (f *nodeFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.store, "store", f.store, "URL of the store, where models are kept; else $TROUPE_STORE")
 	registerOutput(set, &f.output)
 	set.CountVarP(&f.verbose, "verbose", "v", "log what happens; -vv: in detail")
+}
+
+// registerPython adds the flags about the workers of Python programs.
+func (f *nodeFlags) registerPython(set *pflag.FlagSet) {
+	set.StringVar(&f.python, "python", "", "interpreter for programs (default: $TROUPE_PYTHON, or the first one found that has torch)")
+	set.Var(byteSize(&f.memoryLimit), "memory-limit", "memory of one worker, such as 2GiB (default: no limit)")
+	set.DurationVar(&f.idleTimeout, "idle-timeout", time.Minute, "how long a worker with nothing to do is kept")
+	set.BoolVar(&f.noPin, "no-pin", false, "do not bind workers to cores")
+	set.StringVar(&f.gpus, "gpus", "auto", "GPUs to use: auto, none, or how many")
 }
 
 // registerOutput adds the flag that every verb has which prints a result.
@@ -41,5 +58,6 @@ func (f *nodeFlags) node(t *messages.TrainTask) (config.Node, error) {
 		n.Slots = max(config.Cores(), int(t.GetOptions().GetDefaultParallelism()))
 	}
 	n.Threads = n.ThreadsPerSlot()
+	n.Python, n.MemoryLimit, n.IdleTimeout, n.NoPin, n.GPUs = f.python, f.memoryLimit, f.idleTimeout, f.noPin, f.gpus
 	return n, n.Validate()
 }

@@ -14,12 +14,14 @@ func newRunCommand(s *session) *cobra.Command {
 		Use:   "run FUNCTION -d DATASET",
 		Short: "Train one job in this process",
 		Long: `Train FUNCTION on a data set in this process, without a server, and end when
-the job ends. FUNCTION is a built-in: softmax or mlp.
+the job ends. FUNCTION is a built-in (softmax or mlp), a PyTorch program
+(program.py, or a folder with main.py), or the name of one in the store.
 
 The job's id, its progress and warnings go to standard error, the result to
 standard output: a summary, or with -o json one JSON object and nothing else.`,
 		Example: `  troupe run mlp -d digits
   troupe run mlp -d digits -e 10 -b 16 -p 4 --static --lr 0.1 -o json
+  troupe run examples/lenet.py -d /usr/share/datasets/fashion-mnist -e 3 -b 128 --lr 0.02
   troupe run softmax -d data.npz --validate-every -1 --arg momentum=0
   troupe run mlp -d digits -p 4 --retries 8 --chaos kill=0.2,nan=0.2,seed=3`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable,
@@ -41,6 +43,7 @@ standard output: a summary, or with -o json one JSON object and nothing else.`,
 	}
 	cmd.Flags().SortFlags = false
 	train.register(cmd.Flags())
+	node.registerPython(cmd.Flags())
 	cmd.Flags().Var(whole(&node.threads, 1, config.MaxThreads), "threads", "threads of one function (default: cores/slots)")
 	node.register(cmd.Flags())
 	return cmd

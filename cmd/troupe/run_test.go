@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -32,20 +33,28 @@ func TestRunHandsOverEveryFlag(t *testing.T) {
 		"--max-parallelism", "96", "--static", "-K", "-1", "--merge", "average:unweighted", "--optimizer-state", "reset",
 		"--validate-every", "0.25", "--no-shuffle", "--seed", "18446744073709551615", "--retries", "0", "--min-functions", "2",
 		"--function-timeout", "1m30s", "--arg", "a=1", "--arg", "b==,", "--priority", "-3", "--chaos", "kill=0.5,seed=9",
-		"--threads", "2", "--store", "mem://")
+		"--threads", "2", "--store", "mem://", "--lr-scale", "sqrt", "--warmup", "0.5", "--env", "E=f", "--init", "m.safetensors",
+		"--init-partial", "--label", "y", "--test-share", "0.5", "--python", "/py", "--memory-limit", "1.5GiB", "--idle-timeout", "5s", "--no-pin", "--gpus", "none")
 	require.Zero(t, r.code, r.err)
 	want := &messages.TrainTask{
 		FunctionName: "softmax", Dataset: "d.npz", Epochs: 2, BatchSize: 3, Lr: 0.5,
+		DatasetLabel: "y", DatasetTestShare: 0.5,
 		Options: &messages.TrainOptions{
 			DefaultParallelism: 70, MinParallelism: 4, MaxParallelism: 96, StaticParallelism: true, K: -1,
 			Merge: "average:unweighted", OptimizerState: "reset", ValidateEvery: 0.25, Shuffle: proto.Bool(false),
 			Seed: 1<<64 - 1, Retries: proto.Uint32(0), MinFunctions: 2, FunctionTimeoutMs: 90_000,
 			Chaos: &messages.ChaosPlan{Kill: 0.5, Seed: 9}, Args: map[string]string{"a": "1", "b": "=,"}, Priority: -3,
+			LrScale: "sqrt", Warmup: 0.5, Env: map[string]string{"E": "f"}, Init: "m.safetensors", InitPartial: true,
 		},
 	}
 	require.Truef(t, proto.Equal(want, c.task), "%v\n%v", want, c.task)
 	require.Equal(t, 70, c.node.Slots, "as many slots as functions were asked for")
 	require.Equal(t, 2, c.node.Threads)
+	require.Equal(t, "/py", c.node.Python)
+	require.EqualValues(t, 3<<29, c.node.MemoryLimit)
+	require.Equal(t, 5*time.Second, c.node.IdleTimeout)
+	require.True(t, c.node.NoPin)
+	require.Equal(t, "none", c.node.GPUs)
 	require.Equal(t, "mem://", c.node.Store)
 }
 

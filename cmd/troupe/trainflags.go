@@ -1,9 +1,6 @@
 package main
 
 import (
-	"errors"
-	"strings"
-
 	"github.com/spf13/pflag"
 
 	"github.com/troupe-ml/troupe/config"
@@ -21,7 +18,10 @@ type trainFlags struct {
 	options        *messages.TrainOptions
 	merge          string
 	optimizerState string
-	sparse         bool // one round an epoch
+	lrScale        string
+	label          string
+	testShare      float64 // 0: the default
+	sparse         bool    // one round an epoch
 	shuffle        bool
 	noShuffle      bool
 	retries        uint32
@@ -31,7 +31,7 @@ func newTrainFlags() *trainFlags {
 	d := config.DefaultTrain()
 	return &trainFlags{
 		epochs: d.Epochs, batch: d.BatchSize, lr: d.LR,
-		merge: d.Merge, optimizerState: d.OptimizerState, shuffle: d.Shuffle, retries: d.Retries,
+		merge: d.Merge, optimizerState: d.OptimizerState, lrScale: d.LRScale, shuffle: d.Shuffle, retries: d.Retries,
 		options: &messages.TrainOptions{
 			MinParallelism:    d.MinParallelism,
 			K:                 d.K,
@@ -41,6 +41,7 @@ func newTrainFlags() *trainFlags {
 			FunctionTimeoutMs: uint64(d.FunctionTimeout.Milliseconds()),
 			Priority:          d.Priority,
 			Args:              map[string]string{},
+			Env:               map[string]string{},
 		},
 	}
 }
@@ -49,9 +50,13 @@ func newTrainFlags() *trainFlags {
 func (f *trainFlags) register(set *pflag.FlagSet) {
 	o := f.options
 	set.StringVarP(&f.dataset, "dataset", "d", "", "data set to train on: a built-in (digits) or a path")
+	set.StringVar(&f.label, "label", "", "column of a CSV file that is y (default: the last)")
+	set.Var(share(&f.testShare, "0.2"), "test-share", "part to test with, of a file that has no test part")
 	set.VarP(whole(&f.epochs, 1, task.MaxEpochs), "epochs", "e", "how often every sample is trained")
 	set.VarP(whole(&f.batch, 1, task.MaxBatchSize), "batch", "b", "samples of a batch")
 	set.Var(positive(&f.lr), "lr", "learning rate")
+	set.Var(oneOf(&f.lrScale, task.LRScales()), "lr-scale", "how the learning rate follows N")
+	set.Var(rising(&o.Warmup), "warmup", "epochs over which the learning rate rises to its value")
 	set.VarP(whole(&o.DefaultParallelism, 1, task.MaxParallelism), "parallelism", "p", "functions N of the first epoch (default: free slots, at most 4)")
 	set.Var(whole(&o.MinParallelism, 1, task.MaxParallelism), "min-parallelism", "least N that the scheduler may choose")
 	set.Var(whole(&o.MaxParallelism, 1, task.MaxParallelism), "max-parallelism", "greatest N that the scheduler may choose (default: all slots)")
@@ -67,20 +72,12 @@ func (f *trainFlags) register(set *pflag.FlagSet) {
 	set.Var(whole(&f.retries, 0, task.MaxRetries), "retries", "further attempts at an assignment that failed")
 	set.Var(whole(&o.MinFunctions, 1, task.MaxParallelism), "min-functions", "answers that a round needs")
 	set.Var(timeout(&o.FunctionTimeoutMs, "30m"), "function-timeout", "limit of one attempt")
-	set.Var(f.args(), "arg", "argument for the function; repeat for more")
+	set.Var(pairs(o.Args), "arg", "argument for the function; repeat for more")
+	set.Var(pairs(o.Env), "env", "environment variable for the program; repeat for more")
+	set.StringVar(&o.Init, "init", "", "start from a model: the id of a job, or a .safetensors file")
+	set.BoolVar(&o.InitPartial, "init-partial", false, "take of --init what fits, leave the rest as the function made it")
 	set.Int32Var(&o.Priority, "priority", o.Priority, "jobs of a higher priority start first")
 	set.Var(f.chaos(), "chaos", "break functions on purpose: shares of the attempts, such as kill=0.1,hang=0.02,nan=0.02,slow=0.1,seed=7")
-}
-
-func (f *trainFlags) args() *value {
-	return &value{kind: "name=value", set: func(s string) error {
-		k, v, ok := strings.Cut(s, "=")
-		if _, twice := f.options.Args[k]; !ok || k == "" || twice {
-			return errors.New("give name=value, each name once")
-		}
-		f.options.Args[k] = v
-		return nil
-	}}
 }
 
 func (f *trainFlags) chaos() *value {
@@ -99,7 +96,7 @@ func (f *trainFlags) task(function string, set *pflag.FlagSet) (*messages.TrainT
 		}
 	}
 	o := f.options
-	o.Merge, o.OptimizerState, o.Retries = f.merge, f.optimizerState, &f.retries
+	o.Merge, o.OptimizerState, o.LrScale, o.Retries = f.merge, f.optimizerState, f.lrScale, &f.retries
 	shuffle := f.shuffle && !f.noShuffle
 	o.Shuffle = &shuffle
 	if f.sparse {
@@ -107,5 +104,6 @@ func (f *trainFlags) task(function string, set *pflag.FlagSet) (*messages.TrainT
 	}
 	return &messages.TrainTask{
 		FunctionName: function, Dataset: f.dataset, Epochs: f.epochs, BatchSize: f.batch, Lr: f.lr, Options: o,
+		DatasetLabel: f.label, DatasetTestShare: f.testShare,
 	}, nil
 }

@@ -111,3 +111,54 @@ func oneOf(p *string, words []string) *value {
 		return nil
 	}}
 }
+
+// byteSize is a number of bytes above 0, with or without a unit.
+func byteSize(p *int64) *value {
+	units := map[string]int64{"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+	return &value{kind: "bytes", set: func(s string) error {
+		digits := strings.TrimRightFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+		n, err := strconv.ParseFloat(digits, 64)
+		unit, known := units[strings.ToUpper(strings.TrimSpace(s[len(digits):]))]
+		if size := n * float64(unit); err == nil && known && size >= 1 && size < math.MaxInt64 {
+			*p = int64(size)
+			return nil
+		}
+		return errors.New("give a size such as 500MB or 2GiB")
+	}}
+}
+
+// share is a number between 0 and 1.
+func share(p *float64, text string) *value {
+	return &value{kind: "share", text: text, set: func(s string) error {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(x > 0 && x < 1) {
+			return errors.New("give a number between 0 and 1, such as 0.2")
+		}
+		*p = x
+		return nil
+	}}
+}
+
+// rising is a finite number, 0 or more.
+func rising(p *float64) *value {
+	return &value{kind: "float", text: fmt.Sprint(*p), set: func(s string) error {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(x >= 0) || math.IsInf(x, 0) {
+			return errors.New("give a finite number, 0 or more")
+		}
+		*p = x
+		return nil
+	}}
+}
+
+// pairs is name=value, repeatedly, each name once.
+func pairs(into map[string]string) *value {
+	return &value{kind: "name=value", set: func(s string) error {
+		k, v, ok := strings.Cut(s, "=")
+		if _, twice := into[k]; !ok || k == "" || twice {
+			return errors.New("give name=value, each name once")
+		}
+		into[k] = v
+		return nil
+	}}
+}

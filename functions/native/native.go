@@ -60,6 +60,9 @@ func (r *Runtime) Functions() []Function {
 	return list
 }
 
+// Names returns the functions' names, ascending.
+func (r *Runtime) Names() []string { return slices.Sorted(maps.Keys(r.functions)) }
+
 // Has implements functions.Runtime.
 func (r *Runtime) Has(function string) bool {
 	_, ok := r.functions[function]

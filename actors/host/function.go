@@ -1,0 +1,47 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// FunctionKey is what runtimes call a function. A built-in has its name. A
+// user's program has one for each version and environment, because processes
+// that have imported the one cannot run the other.
+func FunctionKey(name, version string, env map[string]string) string {
+	if version == "" {
+		return name
+	}
+	key := name + "@" + version
+	if len(env) == 0 {
+		return key
+	}
+	h := sha256.New()
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		fmt.Fprintf(h, "%q=%q\n", k, env[k])
+	}
+	return key + "+" + hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// functionOf is the key of the function that a plan names.
+func functionOf(plan *messages.RoundPlan) string {
+	return FunctionKey(plan.GetFunctionName(), plan.GetFunctionVersion(), plan.GetEnv())
+}
+
+// metricsOf returns what a function recorded, as a message.
+func metricsOf(metrics map[string]functions.Metric) map[string]*messages.WeightedSum {
+	if len(metrics) == 0 {
+		return nil
+	}
+	out := make(map[string]*messages.WeightedSum, len(metrics))
+	for name, m := range metrics {
+		out[name] = &messages.WeightedSum{Sum: m.Sum, Weight: m.Weight}
+	}
+	return out
+}
