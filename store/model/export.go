@@ -22,8 +22,7 @@ func Formats() []string { return []string{"safetensors", "npz"} }
 // What was written counts only if the error is nil: the bytes are checked
 // against the digest of the card at the end. Invalid: no such format, a name
 // that an archive cannot hold. Corrupt: other bytes than the card's.
-// Unavailable. An error of w keeps its kind if it has
-// one.
+// Unavailable. An error of w keeps its kind if it has one.
 func (c *Catalog) Export(ctx context.Context, m Model, format string, w io.Writer) (notes []string, err error) {
 	r, err := c.Read(ctx, m)
 	if err != nil {
