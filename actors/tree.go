@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -72,7 +73,7 @@ func SpawnTree(spawner Spawner, d TreeDeps) (*Tree, error) {
 		make func() *actor.Props
 	}{
 		{journalName, &t.Journal, func() *actor.Props {
-			return journal.Props(journal.Deps{Log: d.Log, Options: d.Options})
+			return journal.Props(journal.Deps{Log: d.Log, Options: d.replaceableOptions()})
 		}},
 		{schedulerName, &t.Scheduler, func() *actor.Props { return schedulerProps(t, d) }},
 		{parameterServerName, &t.ParameterServer, func() *actor.Props { return parameterServerProps(t, d) }},
@@ -96,6 +97,29 @@ type irreplaceable struct{ fatal func(error) }
 func (i *irreplaceable) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	supervisor.StopChildren(child)
 	i.fatal(fault.New("actors.supervise", fault.Unknown, "the %s crashed: %w", child.GetId(), actorkit.Panicked(reason)))
+}
+
+const (
+	restartsMost   = 10 // of a host or a journal
+	restartsWithin = 10 * time.Second
+)
+
+// replaceable supervises the actors that are restarted in place, until they
+// crash so often that the company is better off ending.
+type replaceable struct{ irreplaceable }
+
+// HandleFailure implements actor.SupervisorStrategy.
+func (r *replaceable) HandleFailure(system *actor.ActorSystem, supervisor actor.Supervisor, child *actor.PID, stats *actor.RestartStatistics, reason, message any) {
+	if stats.Fail(); stats.NumberOfFailures(restartsWithin) > restartsMost {
+		r.irreplaceable.HandleFailure(system, supervisor, child, stats, reason, message)
+		return
+	}
+	supervisor.RestartChildren(child)
+}
+
+// replaceableOptions are those of the FunctionHost and the Journal.
+func (d TreeDeps) replaceableOptions() []actor.PropsOption {
+	return append([]actor.PropsOption{actor.WithGuardian(&replaceable{irreplaceable{d.Fatal}})}, d.Options...)
 }
 
 // irreplaceableOptions are those of the Scheduler and the ParameterServer.
@@ -137,7 +161,7 @@ func trainDeps(t *Tree, d TreeDeps) train.Deps {
 func hostProps(t *Tree, d TreeDeps) *actor.Props {
 	return host.Props(host.Deps{
 		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots,
-		Runner: d.Runner, Tensors: d.Space, Options: d.Options,
+		Runner: d.Runner, Tensors: d.Space, Options: d.replaceableOptions(),
 		Scheduler: func() *actor.PID { return t.Scheduler },
 	})
 }

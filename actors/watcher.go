@@ -28,8 +28,9 @@ type watcher struct {
 // WatcherProps describes an actor that calls on, from its Receive, with each
 // event of a job: in order, from the first, each once. On must not block.
 func WatcherProps(log *zap.Logger, rim actorkit.Rim, journal *actor.PID, job string, on func(*messages.JobEvent)) *actor.Props {
+	cursor := &messages.WatchJob{JobId: job} // outlives a restart
 	return actor.PropsFromProducer(func() actor.Actor {
-		return &watcher{log: log, rim: rim, journal: journal, cursor: &messages.WatchJob{JobId: job}, on: on}
+		return &watcher{log: log, rim: rim, journal: journal, cursor: cursor, on: on}
 	}, actor.WithReceiverMiddleware(actorkit.Guard))
 }
 

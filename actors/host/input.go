@@ -5,8 +5,8 @@ import (
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
-	"github.com/troupe-ml/troupe/plane"
 )
 
 // invocation is the attempt as a runtime sees it, all inputs open, without
@@ -61,7 +61,7 @@ func (x *execution) tensors(ref *messages.TensorRef) (functions.Input, error) {
 	if ref == nil {
 		return functions.Input{}, fault.New("host.execute", fault.Invalid, "the invocation names no model")
 	}
-	blob, err := x.executor.Space.Open(toPlane(ref))
+	blob, err := x.executor.Space.Open(wire.PlaneRef(ref))
 	if err != nil {
 		return functions.Input{}, err
 	}
@@ -77,12 +77,4 @@ func (x *execution) close() {
 	for _, c := range x.open {
 		_ = c.Close()
 	}
-}
-
-func toPlane(ref *messages.TensorRef) plane.Ref {
-	return plane.Ref{Node: ref.GetNode(), Key: ref.GetKey(), Bytes: int64(ref.GetBytes()), Digest: ref.GetDigest()}
-}
-
-func fromPlane(ref plane.Ref) *messages.TensorRef {
-	return &messages.TensorRef{Node: ref.Node, Key: ref.Key, Bytes: uint64(ref.Bytes), Digest: ref.Digest}
 }

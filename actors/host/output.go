@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/tensor"
@@ -83,7 +84,7 @@ func (o *output) seal(reference tensor.Source) (*messages.TensorRef, error) {
 	if err := o.check.Check(reference, written); err != nil {
 		return nil, fault.New("host.output", fault.KindOf(err), "%s: %w", o.what, err)
 	}
-	return fromPlane(ref), nil
+	return wire.TensorRef(ref), nil
 }
 
 // discard gives back whatever was written.

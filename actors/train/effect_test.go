@@ -31,7 +31,7 @@ func TestAMergeWithoutRoomIsTriedAgain(t *testing.T) {
 			full(s)
 			require.Empty(t, s.merges())
 			require.Len(t, s.warnings(), 1)
-			require.Contains(t, s.warnings()[0], "merge failed and is tried again")
+			require.Contains(t, s.warnings()[0], "merging failed and is tried again")
 			require.Contains(t, s.warnings()[0], "raise the limit")
 			s.sim.Advance(time.Second)
 			require.Len(t, s.warnings(), 3)

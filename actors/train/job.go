@@ -100,8 +100,8 @@ type (
 		function, attempt uint32
 	}
 	sizeDue     struct{ epoch uint32 }
-	effectDue   struct{ step *step } // a merge (or, without a step, a save) is tried again
-	childFailed struct{}             // the state knows; it is time to go on
+	effectDue   struct{ what effect } // it failed and is tried again
+	childFailed struct{}              // the state knows; it is time to go on
 	saved       struct {
 		url string
 		err error
@@ -167,16 +167,7 @@ func (j *job) proceed(ctx actor.Context) {
 		if next == again {
 			continue
 		}
-		switch next {
-		case adopt:
-			j.adopt()
-		case merge:
-			j.merge()
-		case save:
-			j.save(ctx)
-		case giveUp:
-			j.end(ctx, messages.Phase_PHASE_FAILED, j.state.fatal, "")
-		}
+		j.do(ctx, next)
 		break
 	}
 	if j.ended == nil {
@@ -185,6 +176,20 @@ func (j *job) proceed(ctx actor.Context) {
 		ctx.Stop(ctx.Self())
 	}
 	j.post(ctx)
+}
+
+// do has an effect.
+func (j *job) do(ctx actor.Context, what effect) {
+	switch what {
+	case adopt:
+		j.adopt()
+	case merge:
+		j.merge()
+	case save:
+		j.save(ctx)
+	case giveUp:
+		j.end(ctx, messages.Phase_PHASE_FAILED, j.state.fatal, "")
+	}
 }
 
 func (j *job) onStarted(ctx actor.Context) {
@@ -279,7 +284,7 @@ func (j *job) onResizeJob(ctx actor.Context, m *messages.ResizeJob) {
 		reply.Failure = wire.Failure(j.state.resize(m.GetSize()))
 	}
 	reply.Seq = j.state.size.GetSeq()
-	reply.EffectiveEpoch, reply.EffectiveRound = j.state.epoch, j.state.round+1
+	reply.EffectiveEpoch, reply.EffectiveRound = j.state.nextRound()
 	ctx.Respond(reply)
 }
 
@@ -354,8 +359,9 @@ func (j *job) onAdopted(m *adopted) {
 	switch {
 	case j.ended != nil:
 	case m.err != nil:
-		j.state.fatal = wire.Failure(m.err)
+		j.retryEffect(adopt, m.err)
 	default:
+		j.failures = 0
 		j.state.adopting = false
 		j.state.model = m.model
 	}
@@ -383,7 +389,7 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 		return
 	}
 	if m.err != nil {
-		j.retryEffect(m.step, "merge", m.err)
+		j.retryEffect(merge, m.err)
 		return
 	}
 	j.failures = 0
@@ -404,15 +410,15 @@ func (j *job) requestParallelism(ctx actor.Context) {
 	})
 }
 
-// retryEffect tries a merge or a save again if that can help.
-func (j *job) retryEffect(st *step, what string, err error) {
+// retryEffect tries again what failed in the world, if that can help.
+func (j *job) retryEffect(what effect, err error) {
 	j.failures++
 	switch fault.KindOf(err) {
 	case fault.Unavailable, fault.Corrupt, fault.Unknown:
 		if j.failures <= effectRetries {
-			j.log.Warn("effect failed, trying again", zap.String("op", what), zap.Error(err))
-			j.state.warn(fmt.Sprintf("%s failed and is tried again: %v", what, err))
-			j.deps.Rim.SendAfter(retryCap>>max(0, effectRetries-j.failures), j.self, &effectDue{step: st})
+			j.log.Warn("effect failed, trying again", zap.Stringer("op", what), zap.Error(err))
+			j.state.warn(fmt.Sprintf("%v failed and is tried again: %v", what, err))
+			j.deps.Rim.SendAfter(retryCap>>max(0, effectRetries-j.failures), j.self, &effectDue{what})
 			return
 		}
 	}
@@ -420,12 +426,8 @@ func (j *job) retryEffect(st *step, what string, err error) {
 }
 
 func (j *job) onEffectDue(ctx actor.Context, m *effectDue) {
-	switch {
-	case j.ended != nil:
-	case m.step == nil:
-		j.save(ctx)
-	case m.step == j.state.merging:
-		j.merge()
+	if j.ended == nil {
+		j.do(ctx, m.what)
 	}
 }
 
@@ -449,7 +451,7 @@ func (j *job) onSaved(ctx actor.Context, m *saved) {
 		return
 	}
 	if m.err != nil {
-		j.retryEffect(nil, "storing the result", m.err)
+		j.retryEffect(save, m.err)
 		return
 	}
 	j.end(ctx, messages.Phase_PHASE_SUCCEEDED, nil, m.url)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -46,7 +47,7 @@ type state struct {
 	fatal     *messages.Failure    // why the job cannot go on
 }
 
-const maxParallelism = 65536
+const maxParallelism = task.MaxParallelism
 
 func newState(ref *messages.JobRef, start *messages.StartJob) *state {
 	s := &state{
@@ -97,6 +98,11 @@ const (
 	giveUp               // end the job: fatal says why
 )
 
+// String says what the effect is, for warnings.
+func (e effect) String() string {
+	return [...]string{"waiting", "going on", "starting from a model", "merging", "storing the result", "ending"}[e]
+}
+
 // advance moves the job on as far as it can go by itself.
 func (s *state) advance(now time.Time) effect {
 	switch {
@@ -144,6 +150,14 @@ func (s *state) stepEnded() effect {
 		s.validated()
 	}
 	return again
+}
+
+// nextRound is where a change of size takes effect.
+func (s *state) nextRound() (epoch, round uint32) {
+	if s.step == nil && s.merging == nil && s.todo.total() == 0 || s.epoch == 0 {
+		return s.epoch + 1, 1
+	}
+	return s.epoch, s.round + 1
 }
 
 // beginInit opens the step that makes the first model.
