@@ -112,3 +112,38 @@ def main():
     kubenet = KubeLeNet(net, dataset)
     return kubenet.start()
 '''
+
+# A small linear program; %s are methods that replace or join the usual ones.
+SMALL = '''
+import torch
+import troupe
+from torch import nn
+
+class Small(troupe.Model):
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.lr, momentum=0.9)
+
+    def train(self, batch, batch_index):
+        x, y = batch
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self(x.float()), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def validate(self, batch, batch_index):
+        x, y = batch
+        output = self(x.float())
+        return (output.argmax(1) == y).float().mean() * 100, nn.functional.cross_entropy(output, y)
+
+def network():
+    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 2))
+
+def main():
+    return Small(network()).start()
+'''
+
+
+def small(methods: str = "", more: str = "") -> str:
+    """SMALL with methods (indented by 4) that override its own, and more below."""
+    return SMALL.replace("\ndef network", methods + "\ndef network", 1) + more

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import torch
 
-from .exceptions import KubeMLException, NotFiniteError, UnsupportedError
+from .exceptions import KubeMLException, NotFiniteError, StorageError, UnsupportedError
 
 _SDK = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Ours, but between the user's main() and the user's methods.
@@ -66,6 +66,8 @@ def _kind(error: BaseException, method: str) -> str:
     if isinstance(error, NotFiniteError):
         return "rejected"
     if isinstance(error, KubeMLException) and _raised_here(error):
+        if isinstance(error, StorageError):
+            return "corrupt"
         return "invalid" if error.status_code < 500 else "internal"
     return "user" if method else "internal"
 

@@ -55,6 +55,7 @@ class Request:
         self.y: Optional[str] = raw.get("y")
         self.model: Optional[str] = raw.get("model") or None  # paths of safetensors files
         self.optimizer: Optional[str] = raw.get("optimizer") or None
+        self.want_model: bool = raw.get("want_model", True)
         self.want_optimizer: bool = raw.get("want_optimizer", False)
         self.data: Any = raw.get("data")
         self.gpu: Optional[int] = raw.get("gpu")

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch._utils import _unflatten_dense_tensors as unflatten
 
-from .exceptions import InvalidFormatError
+from .exceptions import StorageError
 
 DTYPES: Dict[str, torch.dtype] = {
     "F64": torch.float64,
@@ -102,7 +102,7 @@ class File:
             try:
                 self.map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
             except ValueError as e:  # an empty file
-                raise InvalidFormatError(f"{path}: {e}") from None
+                raise StorageError(f"{path}: {e}") from None
         self.layout = _layout(self.map, path)
 
     def copy_into(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -188,7 +188,7 @@ def _layout(source: mmap.mmap, path: str) -> Layout:
     total = len(source)
     length = struct.unpack("<Q", source[:8])[0] if total >= 8 else 0
     if not 0 < length <= total - 8:
-        raise InvalidFormatError(f"{path} is not a model file: a header of {length} bytes in a file of {total}")
+        raise StorageError(f"{path} is not a model file: a header of {length} bytes in a file of {total}")
     header = source[: 8 + length]
     layout = _recent.get(header)
     if layout is None:
@@ -197,7 +197,7 @@ def _layout(source: mmap.mmap, path: str) -> Layout:
             del _recent[next(iter(_recent))]
         _recent[header] = layout
     if layout.size != total:
-        raise InvalidFormatError(f"{path} is not a model file: {total} bytes where {layout.size} are described")
+        raise StorageError(f"{path} is not a model file: {total} bytes where {layout.size} are described")
     return layout
 
 
@@ -221,5 +221,5 @@ def _parse(header: bytes, path: str) -> Layout:
             shapes.append(shape)
             counts.append(count)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise InvalidFormatError(f"{path} is not a model file: {e}") from None
+        raise StorageError(f"{path} is not a model file: {e}") from None
     return Layout(header, names, dtypes, shapes, counts)

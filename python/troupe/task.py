@@ -26,8 +26,9 @@ class Node:
     def batch(self, index: int) -> None:
         """Batch index begins. May never return, where chaos is asked for."""
 
-    def create(self, model: Optional[int], optimizer: Optional[int]) -> Dict[str, str]:
-        """Reserve files of so many bytes, None for none; returns their paths."""
+    def create(self, sizes: Dict[str, int]) -> Dict[str, str]:
+        """Reserve files of so many bytes, by kind ("model", "optimizer"); returns
+        their paths."""
         raise NotImplementedError
 
 
@@ -198,17 +199,19 @@ class _Task:
     def _write(self, optimizer: Optional[torch.optim.Optimizer]) -> bool:
         """Write the answer; reports whether there was optimizer state to write."""
         started = time.perf_counter()
-        layout, tensors = self.weights.collect()
-        names: List[str] = []
+        files = {}
+        if self.request.want_model:
+            files["model"] = self.weights.collect()
         if optimizer is not None:
             names, states = flatten(optimizer)
-        second = lay_out(names, states) if names else None
-        paths = self.node.create(layout.size, second.size if second else None)
-        write(paths["model"], layout, tensors)
-        if second:
-            write(paths["optimizer"], second, states)
+            if names:
+                files["optimizer"] = lay_out(names, states), states
+        if files:
+            paths = self.node.create({kind: layout.size for kind, (layout, _) in files.items()})
+            for kind, (layout, tensors) in files.items():
+                write(paths[kind], layout, tensors)
         self.seconds["write"] += time.perf_counter() - started
-        return second is not None
+        return "optimizer" in files
 
     def _user(self, method: str) -> None:
         """Say whose code runs from here on: a method of the user's, "" ours."""

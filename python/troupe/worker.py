@@ -4,19 +4,22 @@ Started by fork from the zygote, or as ``python -m troupe.worker PROGRAM``.
 """
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from typing import Any, Dict, List, NoReturn, Optional
+from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 
 import torch
 
 from . import context, task
 from .exceptions import InvalidFormatError, StorageError
 from .failure import describe
+from .model import Model
 from .process import die_with, limit_memory, log_to, own_group, pin
 from .program import Program
 from .request import Request
+from .reuse import Pristine
 from .wire import Channel, FrameTooLong, connect
 
 _PROGRESS = 0.5  # seconds between reports of batches
@@ -50,9 +53,8 @@ class Control(task.Node):
             self._told = now
             self.channel.send({"batch": index})
 
-    def create(self, model: Optional[int], optimizer: Optional[int]) -> Dict[str, str]:
-        wanted = {"model": model, "optimizer": optimizer}
-        self.channel.send({"create": {k: v for k, v in wanted.items() if v is not None}})
+    def create(self, sizes: Dict[str, int]) -> Dict[str, str]:
+        self.channel.send({"create": sizes})
         reply = self.receive()
         if "paths" not in reply:
             raise StorageError(reply.get("refused", "the node reserved no files"))
@@ -67,8 +69,11 @@ class Worker:
         self._program = program
         self._broken = broken  # why there is no program
         self._threads = threads
+        self._kept: Optional[Tuple[Request, Pristine]] = None  # what main() made, and for whom
+        self._warned: Set[str] = set()
 
     def serve(self) -> NoReturn:
+        """Answer requests until the node has gone."""
         while True:
             request = Request(self._control.receive()["run"])
             reply = self._answer(request)
@@ -77,40 +82,59 @@ class Worker:
             self._control.channel.send(reply)
 
     def _answer(self, request: Request) -> Dict[str, Any]:
-        invocation = context.Invocation(request, lambda model: self._execute(invocation, model))
         if self._broken is not None:
             return {"failed": describe(self._broken, "import")}
+        invocation = context.Invocation(request, lambda model: self._start(invocation, model))
         environment = dict(os.environ)
         context.current = invocation
         self._control.sabotage = request.sabotage
         try:
             os.environ.update(request.env)
             torch.set_num_threads(self._threads)
-            task.seed(request.seed)
-            self._program.call(invocation)
-            answer = invocation.answer
-            if invocation.warnings:
-                answer["warnings"] = invocation.warnings
-            return _sendable({"done": answer})
+            self._run(invocation)
+            return _sendable({"done": self._with_warnings(invocation, invocation.answer)})
         except BaseException as e:
-            failed = describe(e, invocation.method)
-            if invocation.warnings:
-                failed["warnings"] = invocation.warnings
-            return {"failed": failed}
+            self._kept = None
+            return {"failed": self._with_warnings(invocation, describe(e, invocation.method))}
         finally:
             context.current = None
             os.environ.clear()
             os.environ.update(environment)
 
-    def _execute(self, invocation: context.Invocation, model: Any) -> Any:
-        invocation.answer = task.run(invocation, model, self._control)
+    def _run(self, invocation: context.Invocation) -> None:
+        """Run the request, on a model kept from the last or on a new one."""
+        request = invocation.request
+        kept, self._kept = self._kept, None
+        if kept and request.task != "init" and request.same_program(kept[0]) and kept[1].restore():
+            self._execute(invocation, kept[1])
+            return
+        # What main() draws at random must be the same in every round, or a model
+        # kept would differ from a new one; only init() has draws of its own.
+        task.seed(request.seed if request.task == "init" else 0)
+        self._program.call(invocation)
+
+    def _start(self, invocation: context.Invocation, model: Model) -> Any:
+        return self._execute(invocation, Pristine(model))
+
+    def _execute(self, invocation: context.Invocation, pristine: Pristine) -> Any:
+        invocation.method = ""
+        invocation.answer = task.run(invocation, pristine.model, self._control)
+        if invocation.request.task != "init":
+            self._kept = (invocation.request, pristine)
         return invocation.answer
+
+    def _with_warnings(self, invocation: context.Invocation, content: Dict[str, Any]) -> Dict[str, Any]:
+        for text in invocation.warnings:
+            if text not in self._warned:
+                self._warned.add(text)
+                print(f"warning: {text}", file=sys.stderr)
+        if invocation.warnings:
+            content["warnings"] = invocation.warnings
+        return content
 
 
 def _sendable(reply: Dict[str, Any]) -> Dict[str, Any]:
     """reply, if a frame can hold it; else the exception that says what cannot."""
-    import json
-
     try:
         size = len(json.dumps(reply, allow_nan=False))
     except ValueError:
