@@ -13,6 +13,7 @@ export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 TOOL := go tool -modfile=tools/go.mod
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
+PYTEST := cd python && $${TROUPE_PYTHON:-/usr/bin/python3} -m pytest -q -p no:cacheprovider tests
 SIMULATED := ./actors/... $(addsuffix /...,$(addprefix ./,$(wildcard sim)))
 
 # Knobs, to be set on the command line.
@@ -22,13 +23,19 @@ COUNT := 3
 FUZZTIME := 30s
 MUTANTS :=
 
-.PHONY: help build run generate fmt lint test race sim e2e bench fuzz cover mutants verify need
+.PHONY: help build run generate fmt lint test py race sim e2e bench fuzz cover mutants verify need needpy
 
 help: ## say what there is to make (this)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 need:
 	@tools/need.sh go git
+
+needpy:
+	@tools/need.sh torch numpy pytest fashion-mnist
+
+py: needpy ## the tests of the Python packages
+	$(PYTEST)
 
 build: need ## build bin/troupe
 	@tools/build.sh -ldflags '$(LDFLAGS)' -o bin/troupe ./cmd/troupe
@@ -49,18 +56,19 @@ lint: need ## go vet, staticcheck, formatting, message conventions
 	@files=$$($(TOOL) gofumpt -l .); [ -z "$$files" ] || { echo "lint: not formatted, run make fmt:" $$files >&2; exit 1; }
 	$(TOOL) buf lint
 
-test: need ## all tests: unit, 200-seed simulations, end to end (PKG=./tensor/... for a part)
+test: need needpy ## all tests: unit, 200-seed simulations, Python, end to end (PKG=./tensor/... for a part)
+	$(PYTEST)
 	TROUPE_SEEDS=200 go test -vet=off -tags invariants $(PKG)
 	go test -vet=off ./internal/invariant
 
-race: need ## the short tests under the race detector (needs a C compiler)
+race: need needpy ## the short tests under the race detector (needs a C compiler)
 	@tools/need.sh gcc
 	CGO_ENABLED=1 TROUPE_SEEDS=20 go test -vet=off -race -short -tags invariants $(PKG)
 
 sim: need ## simulations over many seeds (SEEDS=1000)
 	TROUPE_SEEDS=$(SEEDS) go test -vet=off -tags invariants -count=1 -timeout 60m $(SIMULATED)
 
-e2e: need ## end-to-end tests, again and again (COUNT=3)
+e2e: need needpy ## end-to-end tests, again and again (COUNT=3)
 	go test -vet=off -tags invariants -count=$(COUNT) -timeout 30m -run '^TestE2E' -v ./cmd/...
 
 bench: need ## benchmarks (PKG=./bench/... for rounds per second beside the bare actor library)
