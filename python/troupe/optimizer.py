@@ -33,6 +33,8 @@ def flatten(optimizer: torch.optim.Optimizer) -> Tuple[List[str], List[torch.Ten
         prefix = f"state.{index[parameter]}."
         for key, value in entries.items():
             _flatten(prefix + str(key), value, names, tensors)
+    if all(name.endswith("#none") for name in names):  # as SGD without momentum has
+        return [], []
     return names, tensors
 
 
