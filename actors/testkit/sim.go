@@ -191,7 +191,11 @@ func (s *Sim) adoptRoot(actor.SpawnFunc) actor.SpawnFunc {
 func (s *Sim) close() {
 	s.closing = true
 	s.Faults, s.Cut, s.checks = Faults{}, nil, nil
-	s.pool, s.timers = s.pool.turns(), nil
+	s.pool = s.pool.turns()
+	for _, t := range s.timers {
+		t.index = -1 // whoever cancels it finds it gone
+	}
+	s.timers = nil
 	if !s.t.Failed() { // a failed test may have left an actor halfway through a message
 		for i := len(s.roots) - 1; i >= 0; i-- {
 			s.Stop(s.roots[i])
