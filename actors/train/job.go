@@ -79,6 +79,7 @@ type job struct {
 	nodes    map[string]bool  // hosts that may hold tensors of the job
 	failures int              // of the running effect, in a row
 	ended    *messages.JobFinished
+	left     bool // the actor stops: nothing of it may start any more
 	accepted bool // the ParameterServer knows the end
 	endedAt  time.Time
 	cancelTk func()
@@ -111,6 +112,9 @@ type (
 
 // Receive dispatches: one case, one call; then the job goes on as far as it can.
 func (j *job) Receive(ctx actor.Context) {
+	if j.left {
+		return // its invokers say goodbye
+	}
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		j.onStarted(ctx)
@@ -488,6 +492,7 @@ func (j *job) tellEnd(ctx actor.Context) {
 // leave ends the actor. One that has not ended its job dies of a bug, or with
 // its node: what it has here goes, and hosts hear of it once, without an answer.
 func (j *job) leave(ctx actor.Context) {
+	j.left = true
 	j.cancelTk()
 	j.cancelWork()
 	if j.ended == nil {

@@ -125,6 +125,28 @@ func TestACrashLeavesNoMerge(t *testing.T) {
 	}
 }
 
+// A job that dies, or is told to stop by its parent, takes its invokers with it:
+// the goodbye of one is no reason to try its assignment again.
+func TestADyingJobStartsNothing(t *testing.T) {
+	for name, end := range map[string]func(s *stage){
+		"of a bug":       func(s *stage) { s.sim.CrashAfter(s.job, errors.New("a bug")); s.sim.Send(s.job, &messages.JobEventReply{}) },
+		"with its node":  func(s *stage) { s.sim.Stop(s.job) },
+		"and an invoker": func(s *stage) { s.sim.Stop(s.job); s.fail(s.told[len(s.told)-1], crash()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, 2, taskOf(100, func(task *messages.TrainTask) {
+				retries := uint32(3)
+				task.Options.Retries = &retries
+			}))
+			require.Len(t, s.begin(), 2)
+			end(s)
+			s.sim.Run(time.Minute) // no timer goes on
+			require.Empty(t, s.next())
+			s.gone()
+		})
+	}
+}
+
 // A job that stores its result is not stopped any more, and neither is one that
 // has ended.
 func TestAJobThatIsTrainedIsNotStopped(t *testing.T) {

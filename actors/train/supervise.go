@@ -25,7 +25,7 @@ type attemptFailed interface {
 func (j *job) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, pid *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	c, ours := j.children[pid.GetId()]
 	switch {
-	case !ours || c.step != j.state.step || j.ended != nil || c.step.work[c.function].over():
+	case !ours || j.left || j.ended != nil || c.step != j.state.step || c.step.work[c.function].over():
 		supervisor.StopChildren(pid) // what it worked on is over
 		return
 	case !c.step.work[c.function].running:
