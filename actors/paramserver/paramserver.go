@@ -148,8 +148,11 @@ func (s *server) onStopJob(ctx actor.Context, m *messages.StopJob) {
 }
 
 func (s *server) onJobFinished(ctx actor.Context, m *messages.JobFinished) {
-	if s.state.finish(m) {
-		s.report(ctx, s.state.jobs[m.GetJob().GetId()])
+	switch j, concluded := s.state.finish(m); {
+	case concluded:
+		s.conclude(ctx, j)
+	case j != nil:
+		s.report(ctx, j)
 	}
 	ctx.Respond(&messages.JobFinishedReply{Job: m.GetJob()})
 }

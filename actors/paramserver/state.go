@@ -100,15 +100,20 @@ func (s *state) halt(now time.Time, m *messages.StopJob) (j *job, concluded bool
 	return j, concluded, nil
 }
 
-// finish takes in how a job ended, and reports whether that is news. What an
-// earlier incarnation says is none.
-func (s *state) finish(m *messages.JobFinished) bool {
-	j := s.jobs[m.GetJob().GetId()]
+// finish takes in how a job ended, and returns it if that is news, else nil.
+// What an earlier incarnation says is none. A job whose child is dead already,
+// so that the Journal may not hear of the end, has concluded by it.
+func (s *state) finish(m *messages.JobFinished) (j *job, concluded bool) {
+	j = s.jobs[m.GetJob().GetId()]
 	if j == nil || j.phase == ended || m.GetJob().GetIncarnation() != j.incarnation || m.GetResult() == nil {
-		return false
+		return nil, false
 	}
+	concluded = j.phase == waiting
 	j.phase, j.result = ended, m.GetResult()
-	return true
+	if concluded {
+		j.incarnation++
+	}
+	return j, concluded
 }
 
 // crashed notes why an incarnation is about to die.
