@@ -37,6 +37,10 @@ type Config struct {
 	Crash, Hang, Raise                                 float64
 	NaN, WrongShape, WrongDType, WrongName, FewSamples float64
 
+	// Script, unless nil, has the last word on what an attempt does: it gets
+	// what was drawn and returns what happens. It must be pure.
+	Script func(inv functions.Invocation, drawn Behaviour) Behaviour
+
 	// Sleep waits for what a run takes, or until ctx ends, whose error it then
 	// returns. Nil means that nobody waits: the caller reads Plan and lets its
 	// own clock run.

@@ -207,6 +207,18 @@ func TestPlanIsPureAndKeepsItsRates(t *testing.T) {
 	}
 }
 
+// A script has the last word, and sees what was drawn.
+func TestAScriptDecidesWhatHappens(t *testing.T) {
+	config := fake.Config{Crash: 1, Script: func(inv functions.Invocation, drawn fake.Behaviour) fake.Behaviour {
+		drawn.Crash = drawn.Crash && inv.Attempt == 0
+		return drawn
+	}}
+	inv := invocation(1, 2)
+	require.True(t, config.Plan(inv).Crash)
+	inv.Attempt = 1
+	require.False(t, config.Plan(inv).Crash)
+}
+
 func BenchmarkNoOp(b *testing.B) {
 	r := fake.New(fake.Config{})
 	var out functions.Buffer

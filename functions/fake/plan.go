@@ -35,8 +35,16 @@ type Behaviour struct {
 // Plan returns what Run does with inv. It depends on the seed, on what names
 // the attempt (task, function, job, incarnation, epoch, round, index, attempt), its number of
 // samples, and its sabotage; not on what happened before. Slot is left out: the
-// cost of an attempt is the same wherever it runs.
+// cost of an attempt is the same wherever it runs. Script may change it.
 func (c Config) Plan(inv functions.Invocation) Behaviour {
+	b := c.drawn(inv)
+	if c.Script != nil {
+		b = c.Script(inv, b)
+	}
+	return b
+}
+
+func (c Config) drawn(inv functions.Invocation) Behaviour {
 	draw := rand.New(rand.NewPCG(c.Seed, attemptHash(inv))) //nolint:gosec // chance that repeats is the point
 	took := float64(c.Base) + float64(c.PerSample)*float64(len(inv.Positions))
 	took *= 1 + c.Jitter*draw.Float64()
