@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -13,17 +14,18 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/actors/scheduler"
 	"github.com/troupe-ml/troupe/actors/testkit"
+	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/fake"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
-	"github.com/troupe-ml/troupe/plane"
 )
 
 // Config is a company to simulate.
 type Config struct {
 	Slots     int
 	Policy    scheduler.Policy
-	Functions fake.Config // Sleep stays nil: time is virtual
+	Functions fake.Config         // Sleep stays nil: time is virtual
+	Runtimes  []functions.Runtime // beside the fake one; an attempt takes Functions.Base, whatever it does
 	Data      Data
 	Log       *zap.Logger
 }
@@ -32,26 +34,26 @@ type Config struct {
 type Company struct {
 	Sim    *testkit.Sim
 	Tree   *actors.Tree
-	Space  *plane.Memory
+	Space  *Scratch
 	Models *Models
 	Runner *Runner
 
 	config Config
 	ids    int
 	keys   int
-	born   []*actor.PID // every actor so far
+	born   []*actor.PID // actors, oldest first: all that live and some that did
 }
 
 // New spawns the actors of one node in a simulation.
 func New(s *testkit.Sim, config Config) (*Company, error) {
-	c := &Company{Sim: s, config: config, Space: plane.NewMemory("local"), Models: &Models{saved: map[string]Saved{}}}
+	c := &Company{Sim: s, config: config, Space: newScratch("local"), Models: &Models{saved: map[string]Saved{}}}
 	c.Runner = newRunner(s, config, c.Space)
 	var err error
 	c.Tree, err = actors.SpawnTree(spawner{s}, actors.TreeDeps{
 		Log: config.Log, Rim: s.Rim(), Node: "local", Boot: "boot", Slots: config.Slots,
 		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models,
 		Fatal:   func(err error) { s.Fail("%v", err) },
-		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.born = append(c.born, ctx.Self()) })},
+		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.bear(ctx.Self()) })},
 	})
 	return c, err
 }
@@ -93,15 +95,29 @@ func (w *Watch) add(e *messages.JobEvent) {
 // Ended reports whether the job has.
 func (w *Watch) Ended() bool { return w.Result != nil }
 
+// Jobs returns the TrainJobs that live now, oldest first.
+func (c *Company) Jobs() []*actor.PID { return c.alive(1) } // paramserver/job
+
 // Invokers returns the FunctionInvokers that live now, oldest first.
-func (c *Company) Invokers() []*actor.PID {
+func (c *Company) Invokers() []*actor.PID { return c.alive(2) } // paramserver/job/invoker
+
+func (c *Company) alive(depth int) []*actor.PID {
 	var alive []*actor.PID
 	for _, pid := range c.born {
-		if strings.Count(pid.GetId(), "/") == 2 && c.Sim.Alive(pid) { // paramserver/job/invoker
+		if strings.Count(pid.GetId(), "/") == depth && c.Sim.Alive(pid) {
 			alive = append(alive, pid)
 		}
 	}
 	return alive
+}
+
+// bear notes a new actor, and forgets the dead ones now and then.
+func (c *Company) bear(pid *actor.PID) {
+	if len(c.born) == cap(c.born) {
+		c.born = slices.DeleteFunc(c.born, func(pid *actor.PID) bool { return !c.Sim.Alive(pid) })
+		c.born = slices.Grow(c.born, len(c.born)+16)
+	}
+	c.born = append(c.born, pid)
 }
 
 func (c *Company) newID() string {

@@ -21,6 +21,7 @@ type Runner struct {
 	executor *host.Executor
 	runtime  *timed
 	nonce    uint64
+	courses  map[string]*course // by job
 
 	Running int // attempts that run now
 	Most    int // that ever ran at once
@@ -30,9 +31,10 @@ type Runner struct {
 var _ host.Runner = (*Runner)(nil)
 
 func newRunner(s *testkit.Sim, config Config, space plane.Space) *Runner {
-	r := &Runner{sim: s, space: space, runtime: &timed{Runtime: fake.New(config.Functions), config: config.Functions}}
+	r := &Runner{sim: s, space: space, courses: map[string]*course{}}
+	r.runtime = &timed{Runtime: fake.New(config.Functions), config: config.Functions}
 	r.executor = &host.Executor{
-		Runtimes: []functions.Runtime{r.runtime}, Space: space, Datasets: config.Data,
+		Runtimes: append([]functions.Runtime{r.runtime}, config.Runtimes...), Space: space, Datasets: config.Data,
 		Nonce: func() uint64 { r.nonce++; return r.nonce },
 	}
 	return r
@@ -43,6 +45,8 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invok
 	r.Running++
 	r.Started++
 	r.Most = max(r.Most, r.Running)
+	r.began(inv)
+	r.runtime.last = fake.Behaviour{Took: r.runtime.config.Base}
 	answer, err := r.executor.Execute(context.Background(), inv, slot)
 	plan := r.runtime.last
 	over := false
@@ -50,6 +54,7 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invok
 		if !over {
 			over = true
 			r.Running--
+			r.ended(inv)
 			done(answer, err)
 		}
 	}

@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// course is how far a job has come, as its hosts see it.
+type course struct {
+	step    *messages.AttemptRef // the latest that anything ran of
+	n, last uint32               // N of it, and of the one before
+	runs    int                  // attempts of it that began
+	inits   int                  // attempts at the first model that began
+	running map[*messages.AttemptRef]bool
+}
+
+// began notes that an attempt runs.
+func (r *Runner) began(inv *messages.Invoke) {
+	ref := inv.GetAttempt()
+	c := r.courses[ref.GetJob().GetId()]
+	if c == nil {
+		c = &course{running: map[*messages.AttemptRef]bool{}}
+		r.courses[ref.GetJob().GetId()] = c
+	}
+	if c.step == nil || actorkit.CompareSteps(ref, c.step) > 0 {
+		c.step, c.n, c.last, c.runs = ref, inv.GetPlan().GetParallelism(), c.n, 0
+	}
+	if actorkit.CompareSteps(ref, c.step) == 0 {
+		c.runs++
+		if ref.GetTask() == messages.Task_TASK_INIT {
+			c.inits = c.runs
+		}
+	}
+	c.running[ref] = true
+}
+
+func (r *Runner) ended(inv *messages.Invoke) {
+	delete(r.courses[inv.GetAttempt().GetJob().GetId()].running, inv.GetAttempt())
+}
+
+// CheckScratch says which job has more in scratch than it may. With N the
+// greater of this round's and the last's, a job may have:
+//   - N answers, and one more for each attempt beyond the first of an assignment
+//   - 2N optimizer states, in and out, and again one more for each such attempt
+//   - 2 reference models, the new one and the old one; more of the first for
+//     each attempt beyond the first at it, until there is a merged one
+//   - whatever attempts of earlier rounds still write that have yet to end
+//
+// It is to be called between two moments of virtual time, when no merge runs:
+// what one has made superfluous goes within the moment, the old reference model
+// too, unless ReleaseTensors is lost.
+func (c *Company) CheckScratch() error {
+	for id, at := range c.Runner.courses {
+		late, runs := 0, 0
+		for ref := range at.running {
+			if actorkit.CompareSteps(ref, at.step) < 0 {
+				late++
+			}
+		}
+		if at.step.GetTask() == messages.Task_TASK_TRAIN {
+			runs = at.runs // N and the attempts beyond
+		}
+		held := c.Space.Held(id)
+		n, first := int(max(at.n, at.last)), 0
+		if held.Merged == 0 {
+			first = at.inits
+		}
+		if held.Answers > runs+late || held.Optimizers > n+runs+late || held.First > first+late || held.Merged > 1 {
+			return fmt.Errorf("job %s has %+v in scratch; N is %d, %d attempts of this round have begun and %d of earlier ones run: %v",
+				id, held, n, runs, late, c.Space.List(id+"/"))
+		}
+	}
+	return nil
+}

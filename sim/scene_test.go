@@ -1,0 +1,213 @@
+package sim_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/actors/scheduler"
+	"github.com/troupe-ml/troupe/actors/testkit"
+	"github.com/troupe-ml/troupe/functions/fake"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/sim"
+)
+
+// wild is a policy that answers anything.
+type wild struct{ draw *rand.Rand }
+
+func (wild) Name() string { return "wild" }
+
+func (w wild) Parallelism([]scheduler.Measurement) float64 {
+	answers := []float64{0, -1, 1e9, math.NaN(), math.Inf(1), math.Inf(-1), 0.4}
+	if i := w.draw.IntN(3 * len(answers)); i < len(answers) {
+		return answers[i]
+	}
+	return float64(1 + w.draw.IntN(9))
+}
+
+// scene is a company and its jobs, all drawn from a seed.
+type scene struct {
+	*sim.Company
+	config  sim.Config
+	tasks   map[string]*messages.TrainTask
+	watches map[string]*sim.Watch
+	stopped map[string]bool // jobs that were asked to stop
+	mute    bool            // a job died whose last words may be lost: its hosts may keep its tensors
+}
+
+func newScene(t *testing.T, seed uint64) *scene {
+	s := testkit.New(t, seed)
+	draw := s.Rand()
+	data, err := sim.NewData(t.TempDir(), 1+draw.IntN(300), draw.IntN(1200))
+	require.NoError(t, err)
+	config := sim.Config{
+		Slots: 1 + draw.IntN(6), Data: data, Log: zap.NewNop(),
+		Policy: wild{draw},
+		Functions: fake.Config{
+			Seed: seed, Base: 20 * time.Millisecond, PerSample: time.Millisecond, Jitter: 2,
+			Crash: 0.05, Hang: 0.01, NaN: 0.02, WrongShape: 0.01, WrongDType: 0.01, WrongName: 0.01, FewSamples: 0.01,
+		},
+	}
+	company, err := sim.New(s, config)
+	require.NoError(t, err)
+	return &scene{Company: company, config: config, tasks: map[string]*messages.TrainTask{}, watches: map[string]*sim.Watch{}, stopped: map[string]bool{}}
+}
+
+func (s *scene) drawTask() *messages.TrainTask {
+	draw := s.Sim.Rand()
+	k := int32(1 + draw.IntN(4))
+	if draw.IntN(4) == 0 {
+		k = -1
+	}
+	return &messages.TrainTask{
+		FunctionName: fake.Ledger, Dataset: "zeros", Epochs: uint32(1 + draw.IntN(3)),
+		BatchSize: uint32(1 + draw.IntN(24)), Lr: 0.1,
+		Options: &messages.TrainOptions{
+			DefaultParallelism: uint32(1 + draw.IntN(8)), MaxParallelism: 8,
+			StaticParallelism: draw.IntN(3) == 0, K: k, Seed: draw.Uint64(),
+			Retries:           proto.Uint32(uint32(draw.IntN(6))),
+			OptimizerState:    []string{"keep", "reset", "average"}[draw.IntN(3)],
+			Merge:             []string{"average", "average:unweighted"}[draw.IntN(2)],
+			ValidateEvery:     []float64{1, 2, 0.25, -1}[draw.IntN(4)],
+			FunctionTimeoutMs: 20_000,
+		},
+	}
+}
+
+func (s *scene) submit(t *testing.T, task *messages.TrainTask) string {
+	id, err := s.Submit(task)
+	require.NoError(t, err)
+	s.tasks[id], s.watches[id] = task, s.Watch(id)
+	return id
+}
+
+// check holds after every message: what the whole company promises.
+func (s *scene) check() error {
+	if s.Runner.Running > s.config.Slots {
+		return fmt.Errorf("%d functions run on %d slots", s.Runner.Running, s.config.Slots)
+	}
+	for id := range s.watches {
+		if n := s.Space.Held(id).Merged; n > 2 {
+			return fmt.Errorf("job %s has %d reference models", id, n)
+		}
+	}
+	return nil
+}
+
+// checkScratch looks at scratch every so often, between two moments of virtual
+// time. ReleaseTensors must meet no faults then.
+func (s *scene) checkScratch() {
+	const often = 7*time.Millisecond + 1 // no other timer fires then
+	s.Sim.At(often, func() {
+		if err := s.CheckScratch(); err != nil {
+			s.Sim.Fail("%v", err)
+		}
+		if !s.allEnded() {
+			s.checkScratch()
+		}
+	})
+}
+
+// crash makes n actors die within a time, as a bug of ours would make them.
+func (s *scene) crash(n int, within time.Duration, living func() []*actor.PID) {
+	draw := s.Sim.Rand()
+	for range n {
+		s.Sim.At(time.Duration(draw.Int64N(int64(within))), func() {
+			if alive := living(); len(alive) > 0 {
+				s.Sim.Crash(alive[draw.IntN(len(alive))], errors.New("a bug of ours"))
+			}
+		})
+	}
+}
+
+// stop asks for a job's stop at a time, each second until it has ended.
+func (s *scene) stop(id string, at time.Duration) {
+	client := s.Sim.Probe("stop-" + id)
+	var again func()
+	again = func() {
+		if !s.watches[id].Ended() {
+			s.stopped[id] = true
+			client.Send(s.Tree.Scheduler, &messages.StopJob{JobId: id, Reason: "enough"})
+			s.Sim.At(time.Second, again)
+		}
+	}
+	s.Sim.At(at, again)
+}
+
+func (s *scene) allEnded() bool {
+	for _, w := range s.watches {
+		if !w.Ended() {
+			return false
+		}
+	}
+	return true
+}
+
+// verify checks a job that has ended against the invariants of the design.
+func (s *scene) verify(t *testing.T, id string) {
+	task, watch := s.tasks[id], s.watches[id]
+	result := watch.Result
+	starts := map[uint64]int{} // by incarnation
+	for _, e := range watch.Events {
+		if e.GetStarted() != nil {
+			starts[e.GetJob().GetIncarnation()]++
+		}
+		if m := e.GetRoundMerged(); m != nil {
+			require.GreaterOrEqual(t, m.GetParallelism(), uint32(1))
+			require.LessOrEqual(t, m.GetParallelism(), task.GetOptions().GetMaxParallelism())
+			if task.GetOptions().GetStaticParallelism() {
+				require.Equal(t, task.GetOptions().GetDefaultParallelism(), m.GetParallelism(), "a static job keeps its N")
+			}
+		}
+	}
+	for incarnation, n := range starts {
+		require.Equal(t, 1, n, "incarnation %d started once", incarnation)
+	}
+	for i, e := range result.GetEpochs() {
+		require.EqualValues(t, i+1, e.GetEpoch(), "epochs are 1..E without a gap")
+		require.EqualValues(t, s.config.Data.Train, e.GetSamples(), "every sample of epoch %d once", i+1)
+	}
+	if result.GetPhase() != messages.Phase_PHASE_SUCCEEDED {
+		want := messages.Phase_PHASE_FAILED
+		if s.stopped[id] {
+			want = min(want, result.GetPhase())
+		}
+		require.Equal(t, want, result.GetPhase())
+		require.NotEmpty(t, result.GetFailure().GetText(), "a reason a person can act on")
+		return
+	}
+	require.Len(t, result.GetEpochs(), int(task.GetEpochs()))
+	saved, ok := s.Models.Get(id)
+	require.True(t, ok)
+	counts, err := fake.Counts(saved.Model)
+	require.NoError(t, err)
+	require.Len(t, counts, s.config.Data.Train)
+	for p, n := range counts {
+		require.EqualValues(t, task.GetEpochs(), n, "sample %d was trained %d times in %d epochs", p, n, task.GetEpochs())
+	}
+	weight, ok := saved.Model.Get("weight")
+	require.True(t, ok)
+	for _, w := range weight.Float64() {
+		require.False(t, math.IsNaN(w) || math.IsInf(w, 0), "the model is finite")
+	}
+}
+
+// leaves checks that nothing is left once all jobs have ended.
+func (s *scene) leaves(t *testing.T) {
+	s.Sim.Faults = testkit.Faults{}
+	s.Sim.Advance(time.Minute)
+	require.Zero(t, s.Runner.Running, "no function runs")
+	require.Empty(t, s.Jobs(), "no job lives")
+	require.Empty(t, s.Invokers(), "no invoker lives")
+	if !s.mute {
+		require.Empty(t, s.Space.List(""), "no tensor is left")
+	}
+}

@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"strings"
+
+	"github.com/troupe-ml/troupe/plane"
+)
+
+// Scratch is the company's tensor plane, with an account of what each job has
+// in it. SetLimit makes it full.
+type Scratch struct {
+	*plane.Memory
+	keys map[string]bool
+	held map[string]*Held // by job
+}
+
+// Held counts what a job has in scratch, what is being written included.
+type Held struct {
+	Answers    int // models that functions gave back in a round
+	Optimizers int // states, of functions and merged ones
+	First      int // models that an init gave back
+	Merged     int // reference models
+}
+
+var _ plane.Space = (*Scratch)(nil)
+
+func newScratch(node string) *Scratch {
+	return &Scratch{Memory: plane.NewMemory(node), keys: map[string]bool{}, held: map[string]*Held{}}
+}
+
+// Held returns what a job has now.
+func (s *Scratch) Held(job string) Held {
+	if h := s.held[job]; h != nil {
+		return *h
+	}
+	return Held{}
+}
+
+// Create implements plane.Space.
+func (s *Scratch) Create(key string, size int64) (plane.Draft, error) {
+	draft, err := s.Memory.Create(key, size)
+	if err != nil {
+		return nil, err
+	}
+	s.keys[key] = true
+	*s.account(key)++
+	return &scratchDraft{Draft: draft, scratch: s, key: key}, nil
+}
+
+// Remove implements plane.Space.
+func (s *Scratch) Remove(keys ...string) error {
+	for _, key := range keys {
+		s.gone(key)
+	}
+	return s.Memory.Remove(keys...)
+}
+
+func (s *Scratch) gone(key string) {
+	if s.keys[key] {
+		delete(s.keys, key)
+		*s.account(key)--
+	}
+}
+
+// account returns what counts a key; see the keys of hosts and jobs.
+func (s *Scratch) account(key string) *int {
+	job, rest, _ := strings.Cut(key, "/")
+	h := s.held[job]
+	if h == nil {
+		h = &Held{}
+		s.held[job] = h
+	}
+	_, rest, _ = strings.Cut(rest, "/")
+	switch {
+	case strings.HasSuffix(rest, "optimizer"):
+		return &h.Optimizers
+	case strings.HasPrefix(rest, "merged/"):
+		return &h.Merged
+	case strings.HasPrefix(rest, "0-0-"): // epoch and round of an init
+		return &h.First
+	}
+	return &h.Answers
+}
+
+type scratchDraft struct {
+	plane.Draft
+	scratch *Scratch
+	key     string
+	sealed  bool
+}
+
+// Seal implements plane.Draft.
+func (d *scratchDraft) Seal() (plane.Ref, error) {
+	ref, err := d.Draft.Seal()
+	if err != nil {
+		d.scratch.gone(d.key)
+	}
+	d.sealed = err == nil
+	return ref, err
+}
+
+// Abort implements plane.Draft.
+func (d *scratchDraft) Abort() error {
+	if !d.sealed {
+		d.scratch.gone(d.key)
+	}
+	return d.Draft.Abort()
+}
