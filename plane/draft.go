@@ -27,7 +27,7 @@ var _ io.ReaderFrom = (*fileDraft)(nil)
 
 func (s *Scratch) newDraft(key string, size int64) (*fileDraft, error) {
 	path := filepath.Join(s.folder, draftName(key))
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := openFile(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
 	if err != nil {
 		return nil, s.fullError(key, size, err)
 	}
@@ -53,14 +53,17 @@ func allocate(f *os.File, size int64) error {
 	if size == 0 {
 		return nil
 	}
-	// Asked first, because an allocation that fails half-way has filled the
-	// disk for everybody else until it is undone.
-	free, err := room(filepath.Dir(f.Name()))
-	if err != nil {
-		return err
-	}
-	if size > free {
-		return unix.ENOSPC
+	// A large one is asked for first, because an allocation that fails half-way
+	// has filled the disk for everybody else until it is undone.
+	const large = 1 << 20
+	if size > large {
+		free, err := room(filepath.Dir(f.Name()))
+		if err != nil {
+			return err
+		}
+		if size > free {
+			return unix.ENOSPC
+		}
 	}
 	// In steps, so that a signal costs one step and not the whole.
 	const step = 64 << 20
@@ -139,13 +142,14 @@ func (d *fileDraft) seal() (Ref, error) {
 	if err := d.file.Chmod(0o400); err != nil {
 		return Ref{}, fault.New("plane.seal", fault.Unavailable, "seal key %q: %w", d.key, err)
 	}
-	if err := os.Rename(d.Path(), s.path(d.key)); err != nil {
+	if err := unix.Rename(d.Path(), s.path(d.key)); err != nil { // os.Rename looks for folders first
 		return Ref{}, fault.New("plane.seal", fault.Unavailable, "seal key %q: %w", d.key, err)
 	}
+	s.shelf.put(d.key, d.file) // before anybody can remove the key
 	if err := s.book.seal(d.key); err != nil {
+		s.shelf.drop(d.key)
 		return Ref{}, err
 	}
-	_ = d.file.Close()
 	d.file = nil
 	return ref, nil
 }

@@ -22,6 +22,7 @@ type Scratch struct {
 	folder string
 	lock   *os.File // the folder, open and locked
 	book   *book
+	shelf  shelf
 
 	gate sync.RWMutex // held for reading by whoever touches files, for writing by Close
 }
@@ -76,22 +77,35 @@ func (s *Scratch) Open(ref Ref) (Blob, error) {
 	if err := s.book.find(s.node, ref); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(s.path(ref.Key))
+	b, err := s.open(ref.Key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New("plane.open", fault.NotFound, "key %q is gone: %w", ref.Key, err)
 	}
 	if err != nil {
 		return nil, fault.New("plane.open", fault.Unavailable, "open key %q: %w", ref.Key, err)
 	}
-	size, err := length(f)
-	if err == nil && size != ref.Bytes {
-		err = lengthError(ref, size)
+	b.size, err = length(b.file)
+	if err == nil && b.size != ref.Bytes {
+		err = lengthError(ref, b.size)
 	}
 	if err != nil {
-		_ = f.Close()
+		_ = b.Close()
 		return nil, err
 	}
-	return &fileBlob{File: f, size: size}, nil
+	return b, nil
+}
+
+// open returns the file of a sealed key, shared if it is on the shelf.
+func (s *Scratch) open(key string) (*fileBlob, error) {
+	path := s.path(key)
+	if f := s.shelf.take(key); f != nil {
+		return &fileBlob{file: f.File, path: path, close: sync.OnceValue(func() error { s.shelf.give(f); return nil })}, nil
+	}
+	f, err := openFile(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return &fileBlob{file: f, path: path, close: f.Close}, nil
 }
 
 // Remove implements Space.
@@ -99,7 +113,9 @@ func (s *Scratch) Remove(keys ...string) error {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	var errs []error
-	for _, key := range s.book.remove(keys) {
+	gone := s.book.remove(keys)
+	s.shelf.drop(gone...)
+	for _, key := range gone {
 		if err := os.Remove(s.path(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fault.New("plane.remove", fault.Unavailable, "remove key %q: %w", key, err))
 		}
@@ -120,6 +136,7 @@ func (s *Scratch) Close() error {
 	if !s.book.close() {
 		return nil
 	}
+	s.shelf.clear()
 	err := os.RemoveAll(s.folder)
 	_ = os.Remove(filepath.Dir(s.folder)) // when this process was the last
 	_ = s.lock.Close()                    // the lock ends after the folder
@@ -133,12 +150,16 @@ func (s *Scratch) path(key string) string { return filepath.Join(s.folder, fileN
 
 // fileBlob reads a sealed file.
 type fileBlob struct {
-	*os.File
-	size int64
+	file  *os.File // others may read it, too
+	path  string
+	size  int64
+	close func() error
 }
 
-func (b *fileBlob) Size() int64  { return b.size }
-func (b *fileBlob) Path() string { return b.Name() }
+func (b *fileBlob) ReadAt(p []byte, off int64) (int, error) { return b.file.ReadAt(p, off) }
+func (b *fileBlob) Size() int64                             { return b.size }
+func (b *fileBlob) Path() string                            { return b.path }
+func (b *fileBlob) Close() error                            { return b.close() }
 
 func length(f *os.File) (int64, error) {
 	info, err := f.Stat()
@@ -146,6 +167,20 @@ func length(f *os.File) (int64, error) {
 		return 0, fault.New("plane.stat", fault.Unavailable, "length of %s: %w", f.Name(), err)
 	}
 	return info.Size(), nil
+}
+
+// openFile is os.OpenFile for plain files, which cannot be waited for: os tries,
+// at five system calls a file. New ones are this user's alone.
+func openFile(path string, flags int) (*os.File, error) {
+	var fd int
+	err := ignoreEINTR(func() (err error) {
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // room returns the bytes that a user without privileges may still write to the
