@@ -28,7 +28,7 @@ func TestE2EBadInputLeavesNothing(t *testing.T) {
 		"N 0":                   {[]string{"run", "mlp", "-d", "digits", "-p", "0"}, 2, []string{`"0"`, "--parallelism"}},
 		"N 65537":               {[]string{"run", "mlp", "-d", "digits", "-p", "65537"}, 2, []string{`"65537"`, "--parallelism", "1 to 65536"}},
 		"max below min":         {[]string{"run", "mlp", "-d", "digits", "--min-parallelism", "3", "--max-parallelism", "2"}, 2, []string{"2", "3"}},
-		"unknown flag":          {[]string{"run", "mlp", "-d", "digits", "--gpus", "1"}, 2, []string{"--gpus"}},
+		"unknown flag":          {[]string{"run", "mlp", "-d", "digits", "--frobnicate"}, 2, []string{"--frobnicate"}},
 		"unknown merge":         {[]string{"run", "mlp", "-d", "digits", "--merge", "median"}, 2, []string{`"median"`, "average:unweighted"}},
 		"unknown chaos":         {[]string{"run", "mlp", "-d", "digits", "--chaos", "fire=1"}, 2, []string{`"fire"`, "kill"}},
 		"unknown kind of store": {[]string{"run", "mlp", "-d", "digits", "--store", "ftp://x/y"}, 2, []string{"ftp"}},
