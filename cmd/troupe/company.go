@@ -10,7 +10,8 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-// company is what the verbs need of the actors: one node that takes jobs.
+// company is what the verbs need of the actors: one node that takes jobs and
+// asks models.
 type company interface {
 	// StartJob submits a resolved task. Errors: Invalid, NotFound (function or
 	// data set), Unavailable, Corrupt.
@@ -20,6 +21,7 @@ type company interface {
 	WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error)
 	// StopJob ends a job as STOPPED; that it has ended is for WatchJob to say.
 	StopJob(ctx context.Context, id, reason string) error
+	inferrer
 	// Close ends the node and waits until nothing of it is left.
 	Close() error
 }

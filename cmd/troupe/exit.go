@@ -99,7 +99,7 @@ func exitMeaning(code int) string {
 	case exitInvalid:
 		return "the request is wrong"
 	case exitNotFound:
-		return "there is no such function or data set"
+		return "there is no such function, data set or model"
 	case exitConflict:
 		return "the state of things forbids it"
 	case exitUnavailable:

@@ -73,6 +73,8 @@ func newRootCommand(s *session) *cobra.Command {
 	root.SetUsageTemplate(root.UsageTemplate() + exitsTemplate)
 	root.AddCommand(
 		newDemoCommand(s),
+		newInferCommand(s),
+		newModelCommand(s),
 		newRunCommand(s),
 		newVersionCommand(s),
 	)

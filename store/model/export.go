@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/tensor"
 )
 
 const exportOp = "model.export"
@@ -53,6 +54,20 @@ func (c *Catalog) Export(ctx context.Context, m Model, format string, w io.Write
 		return nil, fault.New(exportOp, kind, "export model %s: %w", m.ID, err)
 	}
 	return notes, nil
+}
+
+// Layout reads which tensors a model has. Corrupt, Unavailable.
+func (c *Catalog) Layout(ctx context.Context, m Model) (*tensor.Layout, error) {
+	r, err := c.Read(ctx, m)
+	if err != nil {
+		return nil, fault.New("model.layout", fault.KindOf(err), "model %s: %w", m.ID, err)
+	}
+	defer func() { _ = r.Close() }()
+	layout, err := readLayout(&source{ctx: ctx, r: r}, m.Bytes)
+	if err != nil {
+		return nil, fault.New("model.layout", fault.KindOf(err), "model %s, %s: %w", m.ID, m.Key, err)
+	}
+	return layout, nil
 }
 
 // source reads an object of the store, until its context ends.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -71,6 +70,25 @@ func TestExportOfSafetensorsIsTheFile(t *testing.T) {
 	})
 }
 
+func TestLayout(t *testing.T) {
+	dict := everyType()
+	s := store.NewMem()
+	c, m := saved(t, s, weights(t, dict))
+	layout, err := c.Layout(t.Context(), m)
+	require.NoError(t, err)
+	require.Len(t, layout.Entries, len(dict))
+	for i, e := range layout.Entries {
+		require.Equal(t, dict[i].Name, e.Name)
+		require.Equal(t, dict[i].DType, e.DType)
+	}
+	require.NoError(t, s.Put(t.Context(), m.Key, text("short")))
+	_, err = c.Layout(t.Context(), m)
+	require.Equal(t, fault.Corrupt, fault.KindOf(err))
+	require.NoError(t, s.Delete(t.Context(), m.Key))
+	_, err = c.Layout(t.Context(), m)
+	require.Equal(t, fault.NotFound, fault.KindOf(err), "deleted meanwhile")
+}
+
 // Every value, type and shape arrives; bfloat16 as float32.
 func TestExportOfNPZ(t *testing.T) {
 	dict := everyType()
@@ -79,9 +97,6 @@ func TestExportOfNPZ(t *testing.T) {
 	notes, err := c.Export(t.Context(), m, "npz", &out)
 	require.NoError(t, err)
 	require.Equal(t, []string{"bfloat16 tensors are written as float32, which numpy has: 2"}, notes)
-	if path := os.Getenv("TROUPE_KEEP_NPZ"); path != "" {
-		require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
-	}
 
 	archive, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
 	require.NoError(t, err)

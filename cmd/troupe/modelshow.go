@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/store/model"
+	"github.com/troupe-ml/troupe/tensor"
+)
+
+// modelDetail is a model and its tensors, as -o json prints it.
+type modelDetail struct {
+	modelRow
+	Tensors []tensorRow `json:"tensors"` // in the order of the file
+}
+
+type tensorRow struct {
+	Name  string  `json:"name"`
+	DType string  `json:"dtype"` // as safetensors names it
+	Shape []int64 `json:"shape"`
+}
+
+// newModelShowCommand returns the verb that says what a model is.
+func newModelShowCommand(s *session) *cobra.Command {
+	flags, output := newModelFlags(s.Getenv), "text"
+	cmd := &cobra.Command{
+		Use:         "show -n ID",
+		Short:       "Say what a model is, how it came about, and which tensors it has",
+		Example:     "  troupe model show -n 01jcx5zq8w3f\n  troupe model show -n 01jcx5zq8w3f -o json",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			return s.models(flags.store, func(ctx context.Context, c *model.Catalog) error {
+				m, err := c.Open(ctx, flags.id)
+				if err != nil {
+					return err
+				}
+				layout, err := c.Layout(ctx, m)
+				if err != nil {
+					return err
+				}
+				if output == "text" {
+					return s.printModel(m, layout)
+				}
+				detail := modelDetail{modelRow{m.Card, m.URL}, make([]tensorRow, len(layout.Entries))}
+				for i, e := range layout.Entries {
+					detail.Tensors[i] = tensorRow{e.Name, e.DType.String(), append([]int64{}, e.Shape...)}
+				}
+				return s.printJSON(detail)
+			})
+		},
+	}
+	flags.registerID(cmd.Flags())
+	registerOutput(cmd.Flags(), &output)
+	flags.registerStore(cmd.Flags())
+	return cmd
+}
+
+// printModel writes a model for a person to standard output in one write.
+func (s *session) printModel(m model.Model, layout *tensor.Layout) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "model %s\n", m.ID)
+	for _, line := range [][2]string{
+		{"function", m.Function},
+		{"data set", fmt.Sprintf("%s (%.12s…)", m.Dataset, m.DatasetDigest)},
+		{"epochs", fmt.Sprint(m.Epochs)},
+		{"accuracy", orDash("%.1f %%", m.Accuracy)},
+		{"val-loss", orDash("%.3f", m.ValidationLoss)},
+		{"train-loss", orDash("%.3f", &m.TrainLoss)},
+		{"merge", fmt.Sprintf("%s, N=%d at the end, seed %d", m.Merge, m.Parallelism, m.Seed)},
+		{"created", m.Created.UTC().Format(time.RFC3339)},
+		{"file", fmt.Sprintf("%s (%d bytes)", m.URL, m.Bytes)},
+		{"sha256", m.SHA256},
+		{"tensors", fmt.Sprint(len(layout.Entries))},
+	} {
+		fmt.Fprintf(&b, "  %-10s  %s\n", line[0], line[1])
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, e := range layout.Entries {
+		fmt.Fprintf(w, "    %s\t%s\t%v\n", e.Name, e.DType, e.Shape)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := s.Out.Write(b.Bytes())
+	return err
+}
