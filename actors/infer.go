@@ -10,7 +10,8 @@ import (
 
 // Infer has the function that trained a model answer data, a JSON value as the
 // function takes it, and returns its predictions as JSON. NotFound (the model,
-// or its function), Invalid (the data), UserCode, Unavailable.
+// or its function), Invalid (the data), UserCode, Unavailable. A program runs
+// without the environment that it was trained with: cards do not keep secrets.
 func (c *Company) Infer(ctx context.Context, id string, data json.RawMessage) (json.RawMessage, error) {
 	m, err := c.models.catalog.Open(ctx, id)
 	if err != nil {
@@ -22,13 +23,13 @@ func (c *Company) Infer(ctx context.Context, id string, data json.RawMessage) (j
 	}
 	defer blob.Close()
 	if m.FunctionVersion != "" {
-		if err := c.programs.ready(ctx, m.Function, m.FunctionVersion, m.Env); err != nil {
+		if err := c.programs.ready(ctx, m.Function, m.FunctionVersion, nil); err != nil {
 			return nil, err
 		}
 	}
-	key := host.FunctionKey(m.Function, m.FunctionVersion, m.Env)
+	key := host.FunctionKey(m.Function, m.FunctionVersion, nil)
 	answer, err := c.runtime(key).Run(ctx, functions.Invocation{
-		Task: functions.Infer, Function: key, Env: m.Env, JobID: id, N: 1, BatchSize: 1, Args: m.Args,
+		Task: functions.Infer, Function: key, JobID: id, N: 1, BatchSize: 1, Args: m.Args,
 		Model: functions.Input{R: blob, Size: blob.Size(), Path: blob.Path()}, Infer: data,
 	})
 	return answer.Predictions, err

@@ -38,7 +38,7 @@ func (r *results) card(task *messages.TrainTask, result *messages.JobResult) mod
 	c := model.Card{
 		Function: task.GetFunctionName(), Dataset: task.GetDatasetName(), DatasetDigest: task.GetDatasetDigest(),
 		Epochs: len(result.GetEpochs()), Accuracy: result.Accuracy, ValidationLoss: result.ValidationLoss,
-		FunctionVersion: task.GetFunctionVersion(), Args: task.GetOptions().GetArgs(), Env: task.GetOptions().GetEnv(),
+		FunctionVersion: task.GetFunctionVersion(), Args: task.GetOptions().GetArgs(),
 		Merge: result.GetMerge(), Seed: task.GetOptions().GetSeed(), Created: r.rim.Now(),
 	}
 	if last := len(result.GetEpochs()) - 1; last >= 0 {

@@ -15,7 +15,6 @@ type Card struct {
 	// for a built-in function.
 	FunctionVersion string            `json:"function_version,omitempty"`
 	Args            map[string]string `json:"args,omitempty"`  // that the function was given
-	Env             map[string]string `json:"env,omitempty"`   // that a program was given
 	Dataset         string            `json:"dataset"`         // by name
 	DatasetDigest   string            `json:"dataset_digest"`  // see store/dataset
 	Epochs          int               `json:"epochs"`          // trained
