@@ -43,19 +43,26 @@ type scene struct {
 	mute    bool            // a job died whose last words may be lost: its hosts may keep its tensors
 }
 
+// newScene draws a company whose functions misbehave in every way.
 func newScene(t *testing.T, seed uint64) *scene {
+	return newSceneOf(t, seed, func(c *sim.Config) {
+		c.Functions.Crash, c.Functions.Hang, c.Functions.NaN = 0.05, 0.01, 0.02
+		c.Functions.WrongShape, c.Functions.WrongDType, c.Functions.WrongName, c.Functions.FewSamples = 0.01, 0.01, 0.01, 0.01
+	})
+}
+
+// newSceneOf draws a company that change may change.
+func newSceneOf(t *testing.T, seed uint64, change func(*sim.Config)) *scene {
 	s := testkit.New(t, seed)
 	draw := s.Rand()
 	data, err := sim.NewData(t.TempDir(), 1+draw.IntN(300), draw.IntN(1200))
 	require.NoError(t, err)
 	config := sim.Config{
 		Slots: 1 + draw.IntN(6), Data: data, Log: zap.NewNop(),
-		Policy: wild{draw},
-		Functions: fake.Config{
-			Seed: seed, Base: 20 * time.Millisecond, PerSample: time.Millisecond, Jitter: 2,
-			Crash: 0.05, Hang: 0.01, NaN: 0.02, WrongShape: 0.01, WrongDType: 0.01, WrongName: 0.01, FewSamples: 0.01,
-		},
+		Policy:    wild{draw},
+		Functions: fake.Config{Seed: seed, Base: 20 * time.Millisecond, PerSample: time.Millisecond, Jitter: 2},
 	}
+	change(&config)
 	company, err := sim.New(s, config)
 	require.NoError(t, err)
 	return &scene{Company: company, config: config, tasks: map[string]*messages.TrainTask{}, watches: map[string]*sim.Watch{}, stopped: map[string]bool{}}

@@ -129,7 +129,10 @@ func TestACrashLeavesNoMerge(t *testing.T) {
 // the goodbye of one is no reason to try its assignment again.
 func TestADyingJobStartsNothing(t *testing.T) {
 	for name, end := range map[string]func(s *stage){
-		"of a bug":       func(s *stage) { s.sim.CrashAfter(s.job, errors.New("a bug")); s.sim.Send(s.job, &messages.JobEventReply{}) },
+		"of a bug": func(s *stage) {
+			s.sim.CrashAfter(s.job, errors.New("a bug"))
+			s.sim.Send(s.job, &messages.JobEventReply{})
+		},
 		"with its node":  func(s *stage) { s.sim.Stop(s.job) },
 		"and an invoker": func(s *stage) { s.sim.Stop(s.job); s.fail(s.told[len(s.told)-1], crash()) },
 	} {
