@@ -63,6 +63,7 @@ func (a *attempt) run() (functions.Answer, error) {
 		return functions.Answer{}, err
 	}
 	answer, err := a.exchange(w, request)
+	kind := fault.KindOf(err)
 	switch {
 	case a.ctx.Err() != nil:
 		if errors.Is(context.Cause(a.ctx), context.DeadlineExceeded) {
@@ -70,7 +71,7 @@ func (a *attempt) run() (functions.Answer, error) {
 		}
 		a.program.drop(w)
 		return functions.Answer{}, a.ctx.Err()
-	case err != nil && fault.KindOf(err) != fault.Invalid:
+	case err != nil && kind != fault.Invalid && kind != fault.Corrupt:
 		a.program.drop(w) // who knows what it left behind: the next try gets a fresh one
 		return functions.Answer{}, err
 	}
@@ -112,8 +113,10 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 		}
 		switch {
 		case m.Done != nil:
+			a.warn(m.Done.Warnings)
 			return a.answer(m.Done)
 		case m.Failed != nil:
+			a.warn(m.Failed.Warnings)
 			return functions.Answer{}, m.Failed.fault(a.inv.Function)
 		case m.Create != nil:
 			if err := a.create(w, m.Create); err != nil {
@@ -125,6 +128,15 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 			}
 		default:
 			return functions.Answer{}, a.broken(w, &frameError{"it sent a message that says nothing"})
+		}
+	}
+}
+
+// warn hands on what the program's run gave reason to, each text once.
+func (a *attempt) warn(texts []string) {
+	for _, text := range texts {
+		if a.program.firstTime(text) {
+			a.rt.config.Warn("function " + a.inv.Function + ": " + text)
 		}
 	}
 }
@@ -261,4 +273,5 @@ type done struct {
 	HasOptimizer bool                 `json:"has_optimizer"`
 	Metrics      map[string][2]number `json:"metrics"`
 	Predictions  json.RawMessage      `json:"predictions"`
+	Warnings     []string             `json:"warnings"`
 }

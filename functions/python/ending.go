@@ -59,11 +59,12 @@ func describe(status syscall.WaitStatus) string {
 
 // failure is what a zygote or worker says went wrong.
 type failure struct {
-	Kind      string `json:"kind"`
-	Type      string `json:"type"`
-	Message   string `json:"message"`
-	Traceback string `json:"traceback"`
-	Method    string `json:"method"` // of the user's class, "" = none
+	Kind      string   `json:"kind"`
+	Type      string   `json:"type"`
+	Message   string   `json:"message"`
+	Traceback string   `json:"traceback"`
+	Method    string   `json:"method"` // of the user's class, "" = none
+	Warnings  []string `json:"warnings"`
 }
 
 // fault is the failure as an error of ours.

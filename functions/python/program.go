@@ -47,6 +47,21 @@ type program struct {
 	idle     map[int]*worker
 	live     int // workers there are, idle ones and those on their way included
 	replaced bool
+	said     map[string]bool // warnings
+}
+
+// maxSaid bounds how many warnings of a program are told apart.
+const maxSaid = 100
+
+// firstTime reports whether a warning is new.
+func (p *program) firstTime(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.said[text] || len(p.said) >= maxSaid {
+		return false
+	}
+	p.said[text] = true
+	return true
 }
 
 // start is a zygote on its way.
