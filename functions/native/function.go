@@ -46,6 +46,13 @@ type Model interface {
 	Validate(b Batch) (Score, error)
 }
 
+// Predictor is a Model that can answer data points, too: task Infer.
+type Predictor interface {
+	// Predict returns what JSON will show for each row of a batch, whose labels
+	// mean nothing. It changes nothing of the model.
+	Predict(b Batch) (predictions []any, err error)
+}
+
 // Score is what validation found in a batch.
 type Score struct {
 	Loss    float64 // SUM over the samples
@@ -68,7 +75,7 @@ func (b Batch) Row(i int) []float32 { return b.X[i*b.Features : (i+1)*b.Features
 
 // Call is one invocation, as a Function sees it. It ends with the invocation.
 type Call struct {
-	Task      functions.Task // Init, Train or Val
+	Task      functions.Task // Init, Train, Val or Infer
 	Epoch     int            // from 1; 0 for Init
 	Round     int            // of the epoch, from 0
 	Index     int            // function id, in [0, N)
@@ -77,7 +84,7 @@ type Call struct {
 	BatchSize int
 	LR        float64
 	Args      Args
-	Rows      *Rows      // the split: training rows, but for Val test rows
+	Rows      *Rows      // the split: training rows; for Val test rows, for Infer the points to answer
 	Rand      *rand.Rand // the only source of chance, seeded by the invocation
 
 	Model     *State // empty for Init, fixed after

@@ -104,11 +104,11 @@ func (r *Runtime) accept(inv functions.Invocation) (Function, error) {
 		return f, fault.New("native.run", fault.NotFound, "no Go function %q: there are %s", inv.Function, strings.Join(names, ", "))
 	}
 	switch inv.Task {
-	case functions.Init:
+	case functions.Init, functions.Infer:
 		return f, nil
 	case functions.Train, functions.Val:
 	default:
-		return f, fault.New("native.run", fault.Invalid, "a Go function has no task %q: it knows init, train and val", inv.Task)
+		return f, fault.New("native.run", fault.Invalid, "a Go function has no task %q: it knows init, train, val and infer", inv.Task)
 	}
 	if inv.BatchSize < 1 {
 		return f, fault.New("native.run", fault.Invalid, "batch size %d: give at least 1", inv.BatchSize)

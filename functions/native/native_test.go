@@ -190,7 +190,7 @@ func TestWhatCannotWorkIsInvalidAndSaysWhy(t *testing.T) {
 			inv.Model = modelOf(t, tensor.NewFloat32("w", []int64{1}, []float32{1}))
 		}, "another function"},
 		"no learning rate": {func(inv *functions.Invocation) { inv.LR = math.NaN() }, "learning rate"},
-		"infer":            {func(inv *functions.Invocation) { inv.Task = functions.Infer }, `no task "infer"`},
+		"infer, no data":   {func(inv *functions.Invocation) { inv.Task = functions.Infer }, "no list of points"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var model functions.Buffer

@@ -21,7 +21,10 @@ type network struct {
 	clip        float64 // the longest gradient that is followed in full; 0 = any
 }
 
-var _ Model = (*network)(nil)
+var (
+	_ Model     = (*network)(nil)
+	_ Predictor = (*network)(nil)
+)
 
 // openNetwork takes the layers of those names, first to last, out of the
 // model.
@@ -119,6 +122,26 @@ func (n *network) Validate(b Batch) (Score, error) {
 		}
 	}
 	return score, nil
+}
+
+// Predict implements Predictor: the probability of each class, in the order of
+// their numbers.
+func (n *network) Predict(b Batch) ([]any, error) {
+	logits, err := n.forward(b)
+	if err != nil {
+		return nil, err
+	}
+	predictions := make([]any, b.N)
+	for i := range predictions {
+		row := logits[i*n.classes : (i+1)*n.classes]
+		_, top, total := crossEntropy(row, 0)
+		p := make([]float64, n.classes)
+		for j, z := range row {
+			p[j] = math.Exp(float64(z)-top) / total
+		}
+		predictions[i] = p
+	}
+	return predictions, nil
 }
 
 // forward returns the logits [N, classes], which the last layer owns.

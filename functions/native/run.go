@@ -55,8 +55,11 @@ func (r *run) do() (functions.Answer, error) {
 	if err != nil {
 		return functions.Answer{}, err
 	}
-	if r.inv.Task == functions.Init {
+	switch r.inv.Task {
+	case functions.Init:
 		return functions.Answer{}, r.init(call)
+	case functions.Infer:
+		return r.infer(call)
 	}
 	model, err := r.function.Open(call)
 	if err != nil {
@@ -76,7 +79,13 @@ func (r *run) call() (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := openRows(r.inv.Data)
+	data := r.inv.Data
+	if r.inv.Task == functions.Infer {
+		if data, err = points(r.inv.Infer); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := openRows(data)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,11 @@ func (r *Runtime) open() (err error) {
 		return fault.New("python.open", fault.Unavailable, "lock the folder %s: it is taken", r.dir)
 	}
 	r.unlock = func() { _ = lock.Close() }
+	defer func() {
+		if err != nil {
+			r.unlock()
+		}
+	}()
 	r.sdk = filepath.Join(r.dir, "sdk")
 	var sdk fs.FS = python.SDK
 	if r.config.SDK != nil {
