@@ -95,7 +95,7 @@ func (r *SystemRim) Go(to *actor.PID, work func() any) {
 				r.system.Root.Send(to, &WorkPanicked{Err: fault.New("actorkit.go", fault.Unknown, "work panicked: %v", p)})
 			}
 		}()
-		r.system.Root.Send(to, work())
+		Roomy(func() { r.system.Root.Send(to, work()) })
 	})
 }
 

@@ -20,10 +20,12 @@ func Trace(log *zap.Logger) actor.ReceiverMiddleware {
 	}
 }
 
-// Options returns what every actor of a company has: Trace, when log wants it.
+// Options returns what every actor of a company has: a stack with room, and
+// Trace, when log wants it.
 func Options(log *zap.Logger) []actor.PropsOption {
-	if !log.Core().Enabled(zap.DebugLevel) {
-		return nil
+	options := []actor.PropsOption{actor.WithDispatcher(dispatcher{})}
+	if log.Core().Enabled(zap.DebugLevel) {
+		options = append(options, actor.WithReceiverMiddleware(Trace(log)))
 	}
-	return []actor.PropsOption{actor.WithReceiverMiddleware(Trace(log))}
+	return options
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -43,7 +44,7 @@ func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoke
 	l.work.Go(func() {
 		defer l.running.Add(-1)
 		defer cancel(nil)
-		done(l.guarded(ctx, inv, slot))
+		actorkit.Roomy(func() { done(l.guarded(ctx, inv, slot)) })
 	})
 	return cancel
 }
