@@ -51,13 +51,6 @@ func (r *record) all() []python.Line {
 	return append([]python.Line(nil), r.lines...)
 }
 
-func (r *record) text() (text string) {
-	for _, l := range r.all() {
-		text += l.Text + "\n"
-	}
-	return text
-}
-
 // rig is a runtime under test, which leaves nothing behind.
 type rig struct {
 	*python.Runtime
