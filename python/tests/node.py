@@ -151,6 +151,8 @@ class Node:
         self.zygote.send({"fork": {"token": token, "slot": 0, "cpus": None, "threads": threads, "memory": 0, **order}})
         worker = self.worker(token)
         forked = self.zygote.receive()
+        while "exited" in forked:
+            forked = self.zygote.receive()
         assert forked == {"forked": {"token": token, "pid": worker.pid}}, forked
         return worker
 

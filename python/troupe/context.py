@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Invocation:
     """One request on its way through the user's main() into start()."""
 
-    def __init__(self, request: "Request", execute: Callable[["Model"], Any]) -> None:
+    def __init__(self, request: "Request", execute: Callable[["Invocation", "Model"], Any]) -> None:
         self.request = request
         self.execute = execute  # what start() does
         self.started: Optional["Model"] = None  # the model whose start() was called

@@ -95,7 +95,7 @@ def sizes(samples: int, batch: int) -> List[int]:
     return [samples // count + (i < samples % count) for i in range(count)]
 
 
-def spans(batches: List[int], row_bytes: int, limit: int = 256 << 20) -> List[Tuple[int, int]]:
+def spans(batches: List[int], row_bytes: int, limit: int = 128 << 20) -> List[Tuple[int, int]]:
     """Group batches into pieces [lo, hi) of batches whose rows fit limit bytes
     together; a piece has one batch at least."""
     pieces: List[Tuple[int, int]] = []

@@ -93,7 +93,7 @@ class Model:
                 "start() trains only inside of a Troupe worker: use `troupe run PROGRAM -d DATASET` or troupe.run"
             )
         invocation.started = self
-        return invocation.execute(self)
+        return invocation.execute(invocation, self)
 
     def log(self, name: str, value: Any) -> None:
         """Record a number of the current batch. History and metrics show its

@@ -5,6 +5,7 @@ import faulthandler
 import fcntl
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -77,8 +78,10 @@ def die_with(channel: Channel) -> None:
 
 
 def _watch(sock: socket.socket) -> None:
+    end = select.poll()  # no recv: while one waits, the kernel sends no signal
+    end.register(sock, select.POLLIN)
     try:
-        while sock.recv(64):
+        while not end.poll() or sock.recv(64):
             pass
     except OSError:
         pass

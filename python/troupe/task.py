@@ -106,6 +106,7 @@ class _Task:
             for i, n, batch in self._batches("train"):
                 total += returns.train_loss(train(batch, i), i, self.cls) * n
                 samples += n
+                batch = None
         has_optimizer = self._write(optimizer if self.request.want_optimizer else None)
         self.model.optimizer = None
         self.network.zero_grad(set_to_none=True)
@@ -120,6 +121,7 @@ class _Task:
                 accuracy, loss = returns.validation(validate(batch, i), i, self.cls)
                 total += loss * n
                 samples += n
+                batch = None
                 if accuracy is not None:
                     correct += accuracy * n / 100
                     with_accuracy += n
@@ -174,6 +176,7 @@ class _Task:
         for lo, hi in spans(cut, x.row_bytes + y.row_bytes):
             rows = positions[taken : taken + sum(cut[lo:hi])]
             taken += len(rows)
+            dataset._fill(None, None)  # there is one piece at a time
             dataset._fill(x.read(rows), as_labels(y.read(rows)))
             self._user("__len__")
             if len(dataset) != len(rows):  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ Started by fork from the zygote, or as ``python -m troupe.worker PROGRAM``.
 """
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -20,7 +21,7 @@ from .process import die_with, limit_memory, log_to, own_group, pin
 from .program import Program
 from .request import Request
 from .reuse import Pristine
-from .wire import Channel, FrameTooLong, connect
+from .wire import LIMIT, Channel, connect
 
 _PROGRESS = 0.5  # seconds between reports of batches
 
@@ -84,7 +85,7 @@ class Worker:
     def _answer(self, request: Request) -> Dict[str, Any]:
         if self._broken is not None:
             return {"failed": describe(self._broken, "import")}
-        invocation = context.Invocation(request, lambda model: self._start(invocation, model))
+        invocation = context.Invocation(request, self._execute)
         environment = dict(os.environ)
         context.current = invocation
         self._control.sabotage = request.sabotage
@@ -98,28 +99,31 @@ class Worker:
             return {"failed": self._with_warnings(invocation, describe(e, invocation.method))}
         finally:
             context.current = None
-            os.environ.clear()
-            os.environ.update(environment)
+            _restore(environment)
+            if request.task == "init":
+                gc.collect()  # a model that nothing else comes after for a while
 
     def _run(self, invocation: context.Invocation) -> None:
         """Run the request, on a model kept from the last or on a new one."""
         request = invocation.request
         kept, self._kept = self._kept, None
         if kept and request.task != "init" and request.same_program(kept[0]) and kept[1].restore():
-            self._execute(invocation, kept[1])
+            invocation.method = ""
+            invocation.answer = task.run(invocation, kept[1].model, self._control)
+            self._kept = (request, kept[1])
             return
+        kept = None  # there is one model at a time
         # What main() draws at random must be the same in every round, or a model
         # kept would differ from a new one; only init() has draws of its own.
         task.seed(request.seed if request.task == "init" else 0)
         self._program.call(invocation)
 
-    def _start(self, invocation: context.Invocation, model: Model) -> Any:
-        return self._execute(invocation, Pristine(model))
-
-    def _execute(self, invocation: context.Invocation, pristine: Pristine) -> Any:
+    def _execute(self, invocation: context.Invocation, model: Model) -> Any:
+        """What start() does."""
+        pristine = Pristine(model) if invocation.request.task != "init" else None
         invocation.method = ""
-        invocation.answer = task.run(invocation, pristine.model, self._control)
-        if invocation.request.task != "init":
+        invocation.answer = task.run(invocation, model, self._control)
+        if pristine is not None:
             self._kept = (invocation.request, pristine)
         return invocation.answer
 
@@ -133,13 +137,21 @@ class Worker:
         return content
 
 
+def _restore(environment: Dict[str, str]) -> None:
+    for name in [name for name in os.environ if name not in environment]:
+        del os.environ[name]
+    for name, value in environment.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
 def _sendable(reply: Dict[str, Any]) -> Dict[str, Any]:
     """reply, if a frame can hold it; else the exception that says what cannot."""
     try:
-        size = len(json.dumps(reply, allow_nan=False))
+        size = len(json.dumps(reply, allow_nan=False, separators=(",", ":")))
     except ValueError:
         raise InvalidFormatError("the predictions hold NaN or infinite values, which JSON has no way to say") from None
-    if size > (16 << 20) - 1024:
+    if size > LIMIT:
         raise InvalidFormatError(f"the predictions take {size} bytes, limit 16 MiB: ask for fewer points at once")
     return reply
 
