@@ -54,17 +54,19 @@ func (r *Runtime) open() (err error) {
 	if err := os.CopyFS(r.sdk, sdk); err != nil {
 		return fault.New("python.open", fault.Unavailable, "unpack the Python packages: %w", err)
 	}
-	if r.hub, err = listen(filepath.Join(r.dir, "socket")); err != nil {
+	if r.hub, err = listen(socketIn(r.dir)); err != nil {
 		return err
 	}
 	r.spawner = newSpawner()
 	return nil
 }
 
+func socketIn(dir string) string { return filepath.Join(dir, "socket") }
+
 // runFolder is what the folder of a runtime is called, before a random part.
 const runFolder = "python-"
 
-// sweep removes the folders of runtimes whose process is gone.
+// sweep removes what is left of runtimes whose process is gone.
 func sweep(parent string) {
 	folders, _ := filepath.Glob(filepath.Join(parent, runFolder+"*"))
 	for _, folder := range folders {
@@ -72,6 +74,7 @@ func sweep(parent string) {
 			continue // of somebody who is just making it
 		}
 		if lock, ok := claim(filepath.Join(folder, "lock")); ok {
+			killStragglers(folder)
 			_ = os.RemoveAll(folder)
 			_ = lock.Close()
 		}

@@ -31,7 +31,7 @@ func TestWorkersThatMisbehave(t *testing.T) {
 		"ends by itself":                       {"exit", fault.Unavailable, "ended with exit status 3"},
 		"crashes":                              {"segv", fault.Unavailable, "was killed by signal 11 (SIGSEGV)"},
 		"is killed":                            {"kill", fault.Unavailable, "was killed by signal 9 (SIGKILL), as the system does when memory runs out"},
-		"dies, its connections held by others": {"heir", fault.Unavailable, "ended with exit status 4"},
+		"dies, its connections held by others": {"heir", fault.Unavailable, "was killed by signal 15 (SIGTERM)"},
 		"runs out of memory":                   {"memory", fault.Unavailable, "no memory: fewer --slots"},
 		"has a bug of ours":                    {"internal", fault.Unavailable, "ours\nT"},
 		"refuses the request":                  {"warn", fault.Invalid, "no"},

@@ -186,6 +186,12 @@ func (p *program) start(ctx context.Context, s settings, owner Line) (*worker, e
 		if err == nil || !errors.Is(err, errZygoteDied) || tries == 3 {
 			return w, err
 		}
+		z.proc.kill() // what it does not answer to it is not good for
+		select {
+		case <-z.proc.gone:
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
 }
 

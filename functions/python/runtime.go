@@ -227,6 +227,7 @@ func (r *Runtime) Close() error {
 	case <-timer.C:
 		return fault.New("python.close", fault.Unavailable, "a Python process was killed and has not ended in %v", closeTime)
 	}
+	killStragglers(r.dir)
 	err := os.RemoveAll(r.dir)
 	r.unlock()
 	return err
