@@ -324,7 +324,7 @@ def test_a_memory_limit_that_is_too_low(node):
 
 def test_an_array_larger_than_the_memory_limit(node):
     """All of it in one assignment, in any order: the worker maps it, and holds a piece."""
-    rows, limit = 1 << 15, 768 << 20
+    rows, limit = 1 << 14, 448 << 20
     path = node.path("big.npy")
     x = np.lib.format.open_memmap(path, "w+", "f4", (rows, 1 << 13))
     x[:, 0] = np.arange(rows)

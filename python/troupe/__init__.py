@@ -4,6 +4,7 @@ A program subclasses :class:`Model` and :class:`Dataset` and offers a ``main()``
 that returns ``model.start()``; ``troupe run program.py -d DATA`` trains it.
 :func:`run` does the same from a script or a notebook.
 """
+from .context import arguments
 from .dataset import Dataset
 from .exceptions import (
     DataError,
@@ -30,5 +31,6 @@ __all__ = [
     "Model",
     "Result",
     "StorageError",
+    "arguments",
     "run",
 ]

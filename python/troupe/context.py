@@ -1,7 +1,7 @@
 """The invocation that this process runs now, between main() and start()."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 if TYPE_CHECKING:
     from .model import Model
@@ -26,3 +26,9 @@ class Invocation:
 
 
 current: Optional[Invocation] = None
+
+
+def arguments() -> Dict[str, str]:
+    """The user's ``--arg k=v``, for main() to build the network by; none outside
+    of a worker. In a model they are ``self.args``."""
+    return dict(current.request.args) if current else {}
