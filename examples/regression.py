@@ -1,6 +1,6 @@
 """Regression: a loss, and no accuracy.
 
-    python3 examples/regression.py waves.npz
+    PYTHONPATH=python python3 examples/regression.py waves.npz
     troupe run examples/regression.py -d waves.npz -e 20 -b 32 --lr 0.01 -p 2
 
 The first line makes the data: y = sin(3 x0) + x1^2 with some noise.
