@@ -1,0 +1,43 @@
+// Package bench measures what the company of actors costs beside the bare
+// minimum of the same work, in the same process and run. It holds benchmarks
+// only; make bench PKG=./bench/... prints them:
+//
+//	BenchmarkRounds/plane=memory/N=64/slots=2-2  ...  0.67 of-bare  455 rounds/s  680 bare-rounds/s
+//	                                                  6.1 messages/function  34 µs/function
+//
+// # Rounds
+//
+// One round of N functions that do nothing, with the real actors of a node on a
+// real actor system: the assignments are cut, an invoker is spawned for each, the
+// host runs it on one of its slots, its answer (a model of four numbers) is
+// checked, the answers are merged, the event reaches a watcher, and the answers
+// are freed. The columns:
+//
+//   - of-bare: how many rounds ours do in the time of one of the bare library, the
+//     figure to look at. It is to stay at 0.3 or above with plane=memory.
+//   - bare-rounds/s: the actor library alone and as it comes, which in each round
+//     spawns N children, has each exchange as many messages, and stops them. It
+//     stores, checks, merges and times nothing, and runs nothing but its actors.
+//   - messages/function: what ours were counted to exchange, before the clock
+//     starts, and what the bare library is told to: all user messages that any
+//     actor got between an epoch's start and its end. The messages of an actor's
+//     life (started, stopped) come on top, with either alike.
+//   - µs/function: a round's time divided by N, the overhead of one function.
+//   - ns/op, B/op, allocs/op: of one round of ours.
+//   - µs/plain-file: with plane=scratch, what it takes to write, rename, read and
+//     remove one file of this size in the same folder without us. A round makes
+//     N + 1, the bare library none; that is why of-bare is lower there.
+//
+// Ours and the bare library take turns of a few rounds, eight each, and the
+// columns show medians, because a machine is not equally fast all the time.
+//
+// # Merge
+//
+// MB/s of answers merged into a new model on the plane, beside memcpy-MB/s, the
+// same bytes merely copied in memory; of-memcpy is the one divided by the other.
+//
+// # IdleJobs
+//
+// bytes/job is what a job takes that does nothing but wait, all its actors,
+// timers and stacks counted; µs/job is the time from its submission until then.
+package bench
