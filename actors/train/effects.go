@@ -1,0 +1,153 @@
+package train
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// do has an effect.
+func (j *job) do(ctx actor.Context, what effect) {
+	switch what {
+	case adopt:
+		j.adopt()
+	case merge:
+		j.merge()
+	case save:
+		j.save(ctx)
+	case giveUp:
+		j.end(ctx, messages.Phase_PHASE_FAILED, j.state.fatal, "")
+	}
+}
+
+func (j *job) adopt() {
+	w := &adoptWork{
+		ctx: j.work, space: j.deps.Space, open: j.deps.OpenModel, base: j.state.model,
+		from: j.state.opts.GetInit(), partial: j.state.opts.GetInitPartial(), key: j.key("model-0"),
+	}
+	j.produce(w.run)
+}
+
+func (j *job) onAdopted(m *adopted) {
+	switch {
+	case j.ended != nil:
+	case m.err != nil:
+		j.retryEffect(adopt, m.err)
+	default:
+		j.failures = 0
+		j.state.adopting = false
+		j.state.model = m.model
+	}
+}
+
+func (j *job) merge() {
+	st := j.state
+	w := &mergeWork{
+		space: j.deps.Space, rim: j.deps.Rim, step: st.merging,
+		key:        j.key(fmt.Sprintf("model-%d", st.version+1)),
+		unweighted: st.opts.GetMerge() == "average:unweighted",
+		optimizers: st.opts.GetOptimizerState() == "average",
+	}
+	if strings.HasPrefix(st.model.GetKey(), j.key("")) { // else a host's: see keep
+		w.obsolete = append(w.obsolete, st.model.GetKey())
+	}
+	if st.shared != nil {
+		w.obsolete = append(w.obsolete, st.shared.GetKey())
+	}
+	j.produce(w.run)
+}
+
+func (j *job) onMerged(ctx actor.Context, m *merged) {
+	if j.ended != nil {
+		return
+	}
+	if m.err != nil {
+		j.retryEffect(merge, m.err)
+		return
+	}
+	j.failures = 0
+	step := j.state.merging.ref
+	j.state.merged(m, j.deps.Rim.Now())
+	j.release(ctx, &messages.ReleaseTensors{Step: step, Keep: j.state.keep()})
+	if j.state.sizing {
+		j.requestParallelism(ctx)
+		j.deps.Rim.SendAfter(sizeTimeout, ctx.Self(), &sizeDue{epoch: j.state.epoch})
+	}
+}
+
+func (j *job) save(ctx actor.Context) {
+	ref, task, work := j.state.ref, j.state.task, j.work
+	result := j.result(messages.Phase_PHASE_SUCCEEDED, nil, "")
+	model := wire.PlaneRef(j.state.model)
+	j.deps.Rim.Go(ctx.Self(), func() any {
+		blob, err := j.deps.Space.Open(model)
+		if err != nil {
+			return &saved{err: fmt.Errorf("open the result: %w", err)}
+		}
+		defer blob.Close()
+		url, err := j.deps.Models.Save(work, ref, task, result, blob)
+		return &saved{url: url, err: err}
+	})
+}
+
+func (j *job) onSaved(ctx actor.Context, m *saved) {
+	if j.ended != nil {
+		return
+	}
+	if m.err != nil {
+		j.retryEffect(save, m.err)
+		return
+	}
+	j.end(ctx, messages.Phase_PHASE_SUCCEEDED, nil, m.url)
+}
+
+// retryEffect tries again what failed in the world, if that can help.
+func (j *job) retryEffect(what effect, err error) {
+	j.failures++
+	switch fault.KindOf(err) {
+	case fault.Unavailable, fault.Corrupt, fault.Unknown:
+		if j.failures <= effectRetries {
+			j.log.Warn("effect failed, trying again", zap.Stringer("op", what), zap.Error(err))
+			j.state.warn(fmt.Sprintf("%v failed and is tried again: %v", what, err))
+			j.deps.Rim.SendAfter(retryCap>>max(0, effectRetries-j.failures), j.self, &effectDue{what})
+			return
+		}
+	}
+	j.state.fatal = wire.Failure(err)
+}
+
+func (j *job) onEffectDue(ctx actor.Context, m *effectDue) {
+	if j.ended == nil {
+		j.do(ctx, m.what)
+	}
+}
+
+// produce runs work that leaves tensors under the job's keys. Work that is done
+// only after the job has ended, or died, leaves none.
+func (j *job) produce(work func() any) {
+	ctx, remove := j.work, j.remover()
+	j.deps.Rim.Go(j.self, func() any {
+		result := work()
+		if ctx.Err() != nil {
+			remove()
+		}
+		return result
+	})
+}
+
+// remover returns what removes the tensors under the job's keys, off the actor.
+func (j *job) remover() func() {
+	space, prefix := j.deps.Space, j.key("")
+	return func() { _ = space.Remove(space.List(prefix)...) } // what stays goes with the process
+}
+
+// key names a tensor of the job's own.
+func (j *job) key(name string) string {
+	return fmt.Sprintf("%s/%d/merged/%s", j.state.ref.GetId(), j.state.ref.GetIncarnation(), name)
+}

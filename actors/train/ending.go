@@ -1,0 +1,98 @@
+package train
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+func (j *job) onStopJob(ctx actor.Context, m *messages.StopJob) {
+	var err error
+	switch {
+	case j.ended != nil && j.ended.GetResult().GetPhase() != messages.Phase_PHASE_STOPPED:
+		err = fault.New("train.stop", fault.Conflict, "job %s has ended", j.state.ref.GetId())
+	case j.ended == nil && j.state.saving:
+		err = fault.New("train.stop", fault.Conflict, "job %s is trained and stores its result", j.state.ref.GetId())
+	case j.ended == nil:
+		j.end(ctx, messages.Phase_PHASE_STOPPED, &messages.Failure{Op: "train.stop", Text: m.GetReason()}, "")
+	}
+	ctx.Respond(&messages.StopJobReply{Failure: wire.Failure(err)})
+}
+
+// end closes the job: its functions stop, its tensors go, and its
+// ParameterServer and the Journal hear of it until they have answered.
+func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Failure, url string) {
+	for _, pid := range ctx.Children() {
+		ctx.Stop(pid)
+	}
+	j.state.abandon()
+	result := j.result(phase, failure, url)
+	j.ended = &messages.JobFinished{Job: j.state.ref, Result: result}
+	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}})
+	j.endedAt = j.deps.Rim.Now()
+	j.cancelWork()
+	j.tidy()
+	j.tellEnd(ctx)
+	j.log.Info("job ended", zap.Stringer("phase", phase), zap.String("error", failure.GetText()))
+}
+
+func (j *job) result(phase messages.Phase, failure *messages.Failure, url string) *messages.JobResult {
+	r := j.state.history.result(phase, failure, j.state.opts.GetMerge(), j.deps.Rim.Now())
+	r.Model = url
+	return r
+}
+
+// tellEnd says that the job has ended to whoever has not answered yet.
+func (j *job) tellEnd(ctx actor.Context) {
+	if !j.accepted {
+		ctx.Request(ctx.Parent(), j.ended)
+	}
+	if j.deps.Rim.Now().Sub(j.endedAt) >= lingerFor {
+		clear(j.nodes) // gone, and their tensors with them
+	}
+	j.releaseAll(ctx)
+}
+
+// leave ends the actor. One that has not ended its job dies of a bug, or with
+// its node: what it has here goes, and hosts hear of it once, without an answer.
+func (j *job) leave(ctx actor.Context) {
+	j.left = true
+	j.cancelTk()
+	j.cancelWork()
+	if j.ended == nil {
+		j.tidy()
+		j.releaseAll(ctx)
+	}
+}
+
+func (j *job) releaseAll(ctx actor.Context) {
+	j.release(ctx, &messages.ReleaseTensors{
+		Step:       &messages.AttemptRef{Job: j.state.ref, Epoch: j.state.epoch, Round: j.state.round},
+		Everything: true,
+	})
+}
+
+// release tells every host that may hold tensors of the job what may go.
+func (j *job) release(ctx actor.Context, m *messages.ReleaseTensors) {
+	for node := range j.nodes {
+		ctx.Request(j.deps.Host(node), m)
+	}
+}
+
+func (j *job) onReleased(m *messages.ReleaseTensorsReply) {
+	if j.ended != nil && m.GetJob().GetIncarnation() == j.state.ref.GetIncarnation() {
+		delete(j.nodes, m.GetNode())
+	}
+}
+
+// tidy removes what work of the job has left.
+func (j *job) tidy() {
+	remove := j.remover()
+	j.deps.Rim.Go(j.self, func() any {
+		remove()
+		return &tidied{}
+	})
+}

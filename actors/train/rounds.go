@@ -1,0 +1,190 @@
+package train
+
+import (
+	"maps"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// beginInit opens the step that makes the first model.
+func (s *state) beginInit(now time.Time) {
+	s.history.start(now)
+	s.step = newStep(&messages.AttemptRef{Job: s.ref, Task: messages.Task_TASK_INIT}, s.plan(messages.Task_TASK_INIT), []ranges{nil}, now)
+	s.step.work[0].seed = derive(s.opts.GetSeed(), "init", 0, 0, 0)
+}
+
+// initialised takes the first model.
+func (s *state) initialised() {
+	answers := s.step.answers()
+	if len(answers) == 0 {
+		s.fatal = wire.Failure(fault.New("train.init", fault.Unavailable, "no first model: %s", lastFailure(s.step)))
+	} else {
+		s.model = answers[0].GetModel()
+	}
+	s.step = nil
+}
+
+// beginEpoch opens the next epoch: every sample is to do.
+func (s *state) beginEpoch(now time.Time) {
+	s.epoch++
+	s.round = 0
+	s.todo = all(s.task.GetTrainSamples())
+	s.history.beginEpoch(s.epoch, now)
+	s.emit(&messages.JobEvent{What: &messages.JobEvent_EpochStarted{EpochStarted: &messages.EpochStarted{
+		Epoch: s.epoch, Parallelism: s.parallelism(),
+	}}})
+}
+
+// beginRound cuts the next round and opens its step. The states of functions
+// that a smaller N leaves without work go, lest scratch hold more than N: should
+// they come back they start from none, as new ones do.
+func (s *state) beginRound(now time.Time) {
+	s.round++
+	n, k := s.parallelism(), s.opts.GetK()
+	parts, rest := cut(s.todo, uint64(n), uint64(max(k, 0)), uint64(s.task.GetBatchSize()), k < 0)
+	s.todo = rest
+	maps.DeleteFunc(s.optimizers, func(function uint32, _ *messages.TensorRef) bool { return function >= n })
+	ref := &messages.AttemptRef{Job: s.ref, Epoch: s.epoch, Round: s.round, Task: messages.Task_TASK_TRAIN}
+	s.step = newStep(ref, s.plan(ref.GetTask()), parts, now)
+	for i, a := range s.step.work {
+		function := uint32(i)
+		a.seed = derive(s.opts.GetSeed(), drawFunction, s.epoch, s.round, function)
+		a.optimizer = s.optimizerFor(function)
+	}
+	s.history.beginRound(n)
+}
+
+// optimizerFor returns the state that a function starts from, and notes when a
+// function lacks the one it should have.
+func (s *state) optimizerFor(function uint32) *messages.TensorRef {
+	switch s.opts.GetOptimizerState() {
+	case "reset":
+		return nil
+	case "average":
+		return s.shared
+	}
+	kept, ok := s.optimizers[function]
+	if !ok && len(s.optimizers) > 0 {
+		s.history.freshOptimizer(function)
+	}
+	return kept
+}
+
+// plan is what the invocations of the step that begins now share.
+func (s *state) plan(task messages.Task) *messages.RoundPlan {
+	p := &messages.RoundPlan{
+		FunctionName:  s.task.GetFunctionName(),
+		Dataset:       s.task.GetDatasetName(),
+		DatasetDigest: s.task.GetDatasetDigest(),
+
+		FunctionVersion: s.task.GetFunctionVersion(),
+		Env:             s.opts.GetEnv(),
+
+		Parallelism:  s.parallelism(),
+		K:            s.opts.GetK(),
+		BatchSize:    s.task.GetBatchSize(),
+		Lr:           s.rate(),
+		Model:        s.model,
+		ModelVersion: s.version,
+		Args:         s.opts.GetArgs(),
+		TimeoutMs:    s.opts.GetFunctionTimeoutMs(),
+		OrderSize:    s.task.GetTrainSamples(),
+	}
+	switch task {
+	case messages.Task_TASK_TRAIN:
+		p.Shuffle = s.opts.GetShuffle()
+		p.OrderSeed = derive(s.opts.GetSeed(), drawOrder, s.epoch, 0, 0)
+		p.Chaos = s.opts.GetChaos()
+		p.WantOptimizer = s.opts.GetOptimizerState() != "reset"
+	case messages.Task_TASK_VALIDATE:
+		p.OrderSize = s.task.GetTestSamples()
+	}
+	return p
+}
+
+// rate is the learning rate of the round that begins.
+func (s *state) rate() float64 {
+	if s.epoch == 0 {
+		return s.task.GetLr()
+	}
+	return rate(s.task.GetLr(), s.opts.GetLrScale(), s.parallelism(), s.opts.GetWarmup(), s.epochsDone())
+}
+
+// epochsDone is how many epochs are trained once the running round is.
+func (s *state) epochsDone() float64 {
+	return float64(s.epoch) - float64(s.todo.total())/float64(s.task.GetTrainSamples())
+}
+
+// nextRound is where a change of size takes effect.
+func (s *state) nextRound() (epoch, round uint32) {
+	if s.step == nil && s.merging == nil && s.todo.total() == 0 || s.epoch == 0 {
+		return s.epoch + 1, 1
+	}
+	return s.epoch, s.round + 1
+}
+
+// roundEnded takes the round that has ended off the stage: what was given up
+// goes back into the epoch. It fails the job when too few functions answered.
+func (s *state) roundEnded() {
+	s.merging, s.step = s.step, nil
+	s.todo = s.todo.union(s.merging.unfinished())
+	answers := len(s.merging.answers())
+	if need := min(int(s.opts.GetMinFunctions()), len(s.merging.work)); answers < need {
+		s.fatal = wire.Failure(fault.New("train.round", fault.Unavailable,
+			"epoch %d, round %d: %d of %d functions answered, %d are needed; the last failure: %s",
+			s.epoch, s.round, answers, len(s.merging.work), need, lastFailure(s.merging)))
+	}
+}
+
+func lastFailure(st *step) string {
+	for i := len(st.work) - 1; i >= 0; i-- {
+		if f := st.work[i].failures; st.work[i].givenUp && len(f) > 0 {
+			return f[len(f)-1].GetText()
+		}
+	}
+	return "none"
+}
+
+// merged takes the new reference model.
+func (s *state) merged(m *merged, now time.Time) {
+	s.model, s.version = m.model, s.version+1
+	if m.optimizer != nil {
+		s.shared = m.optimizer
+	}
+	answers := s.merging.answers()
+	for _, a := range answers {
+		if s.opts.GetOptimizerState() == "keep" && a.GetOptimizer() != nil {
+			s.optimizers[a.GetAttempt().GetFunction()] = a.GetOptimizer()
+		}
+	}
+	round := s.history.merged(answers, now)
+	s.emit(&messages.JobEvent{What: &messages.JobEvent_RoundMerged{RoundMerged: &messages.RoundMerged{
+		Epoch: s.epoch, Round: s.round, Parallelism: s.merging.plan.GetParallelism(), Answers: uint32(len(answers)),
+		Samples: round.samples, EpochSamples: s.history.record.GetSamples(), Loss: round.loss, ModelVersion: s.version,
+		DurationUs: uint64(now.Sub(s.merging.started).Microseconds()), MergeUs: uint64(m.took.Microseconds()),
+	}}})
+	s.merging = nil
+	s.validate = s.validationDue()
+	s.sizing = s.todo.total() == 0 && !s.opts.GetStaticParallelism() && s.epoch < s.task.GetEpochs()
+}
+
+// epochEnded closes the epoch's record.
+func (s *state) epochEnded(now time.Time) {
+	record := s.history.endEpoch(now)
+	s.emit(&messages.JobEvent{What: &messages.JobEvent_EpochFinished{EpochFinished: &messages.EpochFinished{Record: record}}})
+}
+
+// keep names the tensors of hosts that the job still needs.
+func (s *state) keep() []string {
+	var keys []string
+	if s.version == 0 && s.model != nil {
+		keys = append(keys, s.model.GetKey())
+	}
+	for _, ref := range s.optimizers {
+		keys = append(keys, ref.GetKey())
+	}
+	return keys
+}
