@@ -15,7 +15,8 @@ from torch.nn import functional as F
 class Spirals(troupe.Model):
     def __init__(self):
         width = int(troupe.arguments().get("width", "32"))
-        super().__init__(nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 2)))
+        hidden = [nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh()]
+        super().__init__(nn.Sequential(*hidden, nn.Linear(width, 2)))
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=self.lr)

@@ -83,9 +83,9 @@ class Worker:
         assert "failed" in message, message
         return message["failed"]
 
-    def ended(self) -> bool:
-        """Whether the process ends, within the deadline."""
-        end = time.monotonic() + DEADLINE
+    def ended(self, seconds: float = DEADLINE) -> bool:
+        """Whether the process ends, within so many seconds."""
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             if not alive(self.pid):
                 return True
@@ -181,6 +181,8 @@ class Node:
         for worker in self.workers:
             worker.life.sock.close()
             worker.control.sock.close()
+            if not worker.ended(5):
+                os.kill(worker.pid, signal.SIGKILL)
         if self.zygote:
             self.zygote.sock.close()
         self.listener.close()

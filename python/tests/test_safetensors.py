@@ -69,6 +69,18 @@ def test_copy_into_keeps_objects_and_strides(tmp_path):
     assert strides == [t.stride() for t in into]
 
 
+def test_large_and_small_neighbours(tmp_path, monkeypatch):
+    from troupe import safetensors
+
+    monkeypatch.setattr(safetensors, "_LARGE", 40)
+    monkeypatch.setattr(safetensors, "_WRITE", 100)
+    sizes = [1, 2, 30, 3, 10, 9, 9, 9, 9, 9, 9, 200, 1]
+    for dtype in (torch.float32, torch.bfloat16, torch.bool):
+        tensors = [example(dtype, (n,)) for n in sizes]
+        for got, want in zip(File(save(tmp_path / "m", tensors)).clone(), tensors):
+            assert equal(got, want)
+
+
 def test_names_and_order(tmp_path):
     names = ["b", "a", 'qu"ote\\', "ünï", "a.b.c"]
     tensors = [torch.tensor(float(i)) for i in range(5)]

@@ -35,7 +35,8 @@ class Dataset(torch.utils.data.Dataset):
         invocation = context.current
         if dataset and invocation and invocation.request.dataset and dataset != invocation.request.dataset:
             invocation.warn(
-                f"the program names the data set {dataset!r}, the task {invocation.request.dataset!r}: the task's is used"
+                f"the program names the data set {dataset!r}, "
+                f"the task {invocation.request.dataset!r}: the task's is used"
             )
 
     def is_training(self) -> bool:

@@ -85,7 +85,9 @@ def _gpu_memory(error: BaseException) -> bool:
 def _host_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or isinstance(error, RuntimeError) and any(t in str(error) for t in _HOST_MEMORY)
+    if isinstance(error, RuntimeError):
+        return any(t in str(error) for t in _HOST_MEMORY)
+    return isinstance(error, MemoryError)
 
 
 def _message(error: BaseException, method: str) -> str:
@@ -94,7 +96,8 @@ def _message(error: BaseException, method: str) -> str:
     if _gpu_memory(error):
         return f"the GPU's memory is exhausted{where}: use a smaller --batch, or fewer --slots per GPU ({text})"
     if _host_memory(error):
-        return f"memory is exhausted{where}: use a smaller --batch, fewer --slots, or a larger --memory-limit ({text or 'MemoryError'})"
+        remedy = "use a smaller --batch, fewer --slots, or a larger --memory-limit"
+        return f"memory is exhausted{where}: {remedy} ({text or 'MemoryError'})"
     if isinstance(error, SystemExit):
         return f"the program called sys.exit({error.code!r}){where}"
     if isinstance(error, ModuleNotFoundError) and error.name:

@@ -36,17 +36,19 @@ class Result:
         try:
             return self.__dict__["fields"][name]
         except KeyError:
-            raise AttributeError(f"a result has no {name!r}, only {', '.join(self.__dict__.get('fields', ()))}") from None
+            known = ", ".join(self.__dict__.get("fields", ()))
+            raise AttributeError(f"a result has no {name!r}, only {known}") from None
 
     def __repr__(self) -> str:
-        return f"Result(job_id={self.fields.get('job_id')!r}, state={self.fields.get('state')!r}, accuracy={self.fields.get('accuracy')!r})"
+        shown = ("job_id", "state", "accuracy")
+        return f"Result({', '.join(f'{k}={self.fields.get(k)!r}' for k in shown)})"
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
         """The trained model, for ``network.load_state_dict``. It must be a file of
         this machine."""
         url = urlparse(self.fields.get("model") or "")
         if url.scheme not in ("", "file") or not url.path:
-            raise InvalidArgsError(f"the model {self.fields.get('model')!r} is no file of this machine: use `troupe model export`")
+            raise InvalidArgsError(f"the model {url.geturl()!r} is no file of this machine: use `troupe model export`")
         file = File(unquote(url.path))
         return dict(zip(file.layout.names, file.clone()))
 
@@ -65,7 +67,9 @@ def run(model: Callable[[], Any], dataset: Union[str, "os.PathLike[str]", Arrays
     the model and goes no further.
     """
     if not callable(model):
-        raise InvalidArgsError(f"troupe.run got a {type(model).__name__}, expected a Model subclass or a function that returns a model")
+        raise InvalidArgsError(
+            f"troupe.run got a {type(model).__name__}, expected a Model subclass or a function that returns a model"
+        )
     if "TROUPE_SOCKET" in os.environ:
         raise Registered(model)
     folder = tempfile.mkdtemp(prefix="troupe-run-")
@@ -123,7 +127,8 @@ def _arguments(flags: Mapping[str, Any]) -> Iterator[str]:
 def _call(command: List[str]) -> Result:
     """Run the command, with its progress on our standard error."""
     # In a session of its own: Ctrl-C reaches it once, through us, also in a notebook.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     lines: List[str] = []
     relay = threading.Thread(target=_relay, args=(process.stderr, lines), daemon=True)
     relay.start()

@@ -29,7 +29,10 @@ def flatten(optimizer: torch.optim.Optimizer) -> Tuple[List[str], List[torch.Ten
     tensors: List[torch.Tensor] = []
     for parameter, entries in optimizer.state.items():
         if not isinstance(parameter, torch.Tensor) or parameter not in index:
-            raise UnsupportedError(f"optimizer state is kept under {type(parameter).__name__} {str(parameter)[:40]!r}, which is not one of its parameters: {_REMEDY}")
+            raise UnsupportedError(
+                f"optimizer state is kept under the {type(parameter).__name__} {str(parameter)[:40]!r}, "
+                f"which is not one of its parameters: {_REMEDY}"
+            )
         prefix = f"state.{index[parameter]}."
         for key, value in entries.items():
             _flatten(prefix + str(key), value, names, tensors)
@@ -42,7 +45,8 @@ def restore(optimizer: torch.optim.Optimizer, file: File) -> None:
     """Give the optimizer the state that flatten() made, dtypes and all. DataError
     where it was made for other parameters."""
     parameters = _parameters(optimizer)
-    on_host = {id(p) for g in optimizer.param_groups if not (g.get("capturable") or g.get("fused")) for p in g["params"]}
+    groups = [g for g in optimizer.param_groups if not (g.get("capturable") or g.get("fused"))]
+    on_host = {id(p) for g in groups for p in g["params"]}  # whose steps are counted there
     containers: Dict[str, List[Any]] = {}
     tuples: List[Tuple[Dict[str, Any], str]] = []
     for name, value in zip(file.layout.names, file.clone()):
@@ -50,7 +54,9 @@ def restore(optimizer: torch.optim.Optimizer, file: File) -> None:
             _, number, path = name.split(".", 2)
             parameter = parameters[int(number)]
         except (ValueError, IndexError):
-            raise DataError(f"the optimizer state has {name!r}, but the optimizer has {len(parameters)} parameters: {_REMEDY}") from None
+            raise DataError(
+                f"the optimizer state has {name!r}, but the optimizer has {len(parameters)} parameters: {_REMEDY}"
+            ) from None
         path, _, mark = path.partition("#")
         if mark in _SCALARS:
             value = _SCALARS[mark](value.item())
@@ -90,7 +96,9 @@ def _flatten(name: str, value: Any, names: List[str], tensors: List[torch.Tensor
             _flatten(f"{name}.{j}", item, names, tensors)
         return
     else:
-        raise UnsupportedError(f"optimizer state {name!r} is of type {type(value).__name__}, which a file cannot hold: {_REMEDY}")
+        raise UnsupportedError(
+            f"optimizer state {name!r} is of type {type(value).__name__}, which a file cannot hold: {_REMEDY}"
+        )
     names.append(name)
     tensors.append(value)
 

@@ -38,7 +38,9 @@ class Program:
         self._registered: Optional[Callable[[], Any]] = None
         self._module = self._import()
         if self._registered is None and not callable(getattr(self._module, "main", None)) and not self._models():
-            raise InvalidArgsError(f"{self.name} has no main(): add `def main(): return YourModel(network, dataset).start()`")
+            raise InvalidArgsError(
+                f"{self.name} has no main(): add `def main(): return YourModel(network, dataset).start()`"
+            )
 
     def call(self, invocation: Invocation) -> None:
         """Run main(), or what stands in for it; start() runs the request."""
@@ -49,7 +51,9 @@ class Program:
         if invocation.started is None and isinstance(value, Model):
             value.start()
         if invocation.started is None:
-            raise InvalidArgsError(f"main() of {self.name} came back without calling start(): end it with `return model.start()`")
+            raise InvalidArgsError(
+                f"main() of {self.name} came back without calling start(): end it with `return model.start()`"
+            )
 
     def _entry(self) -> Callable[[], Any]:
         name = os.environ.get(ENTRY)

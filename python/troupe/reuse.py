@@ -27,12 +27,12 @@ import torch
 from .model import Model
 
 _COPIED = 1 << 20  # bytes of an array that is kept twice
-_FIXED = (
-    type(None), bool, int, float, complex, str, bytes, range, type, type(...), slice, np.generic, np.dtype, enum.Enum,
-    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, re.Pattern, logging.Logger, pathlib.PurePath,
-    types.ModuleType, types.BuiltinFunctionType, np.ufunc,
-)
 _ATOMS = {bool, int, str, float, type(None)}
+_FIXED = (
+    *_ATOMS, complex, bytes, range, type, type(...), slice, enum.Enum, re.Pattern, logging.Logger, pathlib.PurePath,
+    types.ModuleType, types.BuiltinFunctionType, np.generic, np.dtype, np.ufunc,
+    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
+)
 _DICTS = (dict, collections.OrderedDict)
 _CONTAINERS = (dict, list, set, collections.deque, tuple, frozenset)
 
@@ -185,8 +185,9 @@ class Pristine:
 def _plain(cls: type) -> bool:
     """Whether objects of a class keep all they know in __dict__."""
     heap = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
+    abstract = ("typing", "abc", "collections.abc")  # whose __slots__ are empty
     return cls.__dictoffset__ != 0 and all(
-        c is object or c.__flags__ & heap and "__slots__" not in vars(c) or c.__module__ in ("typing", "abc", "collections.abc")
+        c is object or c.__flags__ & heap and ("__slots__" not in vars(c) or c.__module__ in abstract)
         for c in cls.__mro__
     )
 

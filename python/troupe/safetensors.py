@@ -1,4 +1,4 @@
-"""State dicts as files in the safetensors format, mapped into memory.
+"""State dicts as files in the safetensors format, which are mapped to be read.
 
 A file is the header's length (8 bytes little-endian), the header in JSON, and
 the values, little-endian in C order, one after the other without holes. So a
@@ -9,11 +9,12 @@ together, because a model may have 50,000 of them.
 """
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import struct
 import warnings
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -36,6 +37,8 @@ DTYPES: Dict[str, torch.dtype] = {
 NAMES: Dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
 ITEM = {name: torch.empty(0, dtype=dtype).element_size() for name, dtype in DTYPES.items()}
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes: for copies of bits
+_LARGE = 256 << 10  # bytes from which on a tensor is written by itself
+_WRITE = 8 << 20  # bytes written at once
 ALIGN = 64  # of the first value in files that we write
 
 
@@ -52,7 +55,9 @@ class Run(NamedTuple):
 class Layout:
     """Where the tensors of a file are, in the order of their bytes."""
 
-    def __init__(self, header: bytes, names: List[str], dtypes: List[str], shapes: List[Tuple[int, ...]], counts: List[int]) -> None:
+    def __init__(
+        self, header: bytes, names: List[str], dtypes: List[str], shapes: List[Tuple[int, ...]], counts: List[int]
+    ) -> None:
         self.header = header  # with its length: all that precedes the values
         self.names = names
         self.dtypes = dtypes
@@ -134,36 +139,41 @@ class File:
 
 def write(path: str, layout: Layout, tensors: Sequence[torch.Tensor]) -> None:
     """Write tensors, in the layout's order, into the file at path, which exists
-    and may have its size and blocks already. It is not truncated to nothing."""
-    with open(path, "r+b") as f:
+    and may have its blocks already. OSError where the disk is full: bytes are
+    written, not mapped, because a full disk would end the process then (and
+    because each page of a new mapping costs a fault, three times the copy)."""
+    with open(path, "r+b", buffering=0) as f, torch.no_grad():
         f.truncate(layout.size)
-        target = mmap.mmap(f.fileno(), layout.size)
-    target[: len(layout.header)] = layout.header
-    with torch.no_grad():
+        _put(f, layout.header)
         for run, group in _groups(layout, tensors):
-            _put(target, run, [t.detach() for t in group])
-    target.close()
+            bits = BITS[ITEM[run.dtype]]
+            for piece in _pieces([t.detach() for t in group]):
+                _put(f, memoryview(piece.view(-1).view(bits).numpy()).cast("B"))
 
 
-def _put(target: mmap.mmap, run: Run, group: List[torch.Tensor]) -> None:
-    item = ITEM[run.dtype]
-    if run.offset % item:
-        at, bits = run.offset, BITS[item]
-        for t in group:
-            values = t.reshape(-1).cpu().view(bits).numpy()
-            np.ndarray(values.shape, values.dtype, buffer=target, offset=at)[...] = values
-            at += values.nbytes
-        return
-    flat = torch.frombuffer(target, dtype=DTYPES[run.dtype], count=run.count, offset=run.offset)
-    if len(group) == 1:
-        flat.view(group[0].shape).copy_(group[0])
-    elif all(t.device.type == "cpu" for t in group):
-        torch.cat([t.reshape(-1) for t in group], out=flat)
-    elif len({t.device for t in group}) == 1:
-        flat.copy_(torch.cat([t.reshape(-1) for t in group]))
-    else:
-        for piece, t in zip(unflatten(flat, group), group):
-            piece.copy_(t)
+def _put(f: io.RawIOBase, data: Union[bytes, memoryview]) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[f.write(view[:_WRITE]) :]
+
+
+def _pieces(group: List[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """The group as contiguous tensors on the host: large ones as they are, small
+    neighbours joined."""
+    small: List[torch.Tensor] = []
+    held = 0
+    for t in group:
+        size = t.numel() * t.element_size()
+        if small and (size >= _LARGE or held >= _WRITE):
+            yield torch.cat(small)
+            small, held = [], 0
+        if size >= _LARGE:
+            yield t.cpu().contiguous()
+        else:
+            small.append(t.cpu().reshape(-1))
+            held += size
+    if small:
+        yield torch.cat(small)
 
 
 def _groups(layout: Layout, tensors: Sequence[torch.Tensor]) -> Iterator[Tuple[Run, List[torch.Tensor]]]:

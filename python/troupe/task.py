@@ -4,7 +4,7 @@ from __future__ import annotations
 import inspect
 import random
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 import torch
@@ -126,7 +126,10 @@ class _Task:
                     correct += accuracy * n / 100
                     with_accuracy += n
         if with_accuracy not in (0, samples):
-            raise InvalidArgsError(f"{self.cls}.validate() returned an accuracy for {with_accuracy} of {samples} samples, expected all or none")
+            raise InvalidArgsError(
+                f"{self.cls}.validate() returned an accuracy for {with_accuracy} of {samples} samples, "
+                "expected all or none"
+            )
         return {"samples": samples, "loss": total, "correct": correct, "has_accuracy": 0 < samples == with_accuracy}
 
     def infer(self) -> Dict[str, Any]:
@@ -179,9 +182,9 @@ class _Task:
             dataset._fill(None, None)  # there is one piece at a time
             dataset._fill(x.read(rows), as_labels(y.read(rows)))
             self._user("__len__")
-            if len(dataset) != len(rows):  # type: ignore[arg-type]
+            if len(dataset) != len(rows):
                 raise DataError(
-                    f"{type(dataset).__name__}.__len__() returned {len(dataset)}, expected {len(rows)}: "  # type: ignore[arg-type]
+                    f"{type(dataset).__name__}.__len__() returned {len(dataset)}, expected {len(rows)}: "
                     "a data set has one item for each row of self.data"
                 )
             self._user(method)

@@ -10,13 +10,15 @@ from torch.nn.parameter import is_lazy
 from .exceptions import DataError, UnsupportedError
 from .safetensors import NAMES, File, Layout, lay_out
 
+_REMEDY = "register it as a dense real tensor, or as a buffer with persistent=False"
+
 
 def state(network: nn.Module) -> Tuple[List[str], List[torch.Tensor]]:
     """Names and tensors of the state dict: the network's own, no copies.
     UnsupportedError names what a model file cannot hold."""
     entries = network.state_dict(keep_vars=True)
     for name, value in entries.items():
-        check(f"model tensor {name!r}", value, "register it as a dense real tensor, or as a buffer with persistent=False")
+        check(f"model tensor {name!r}", value, _REMEDY)
     return list(entries), list(entries.values())
 
 
@@ -70,15 +72,16 @@ class Weights:
             missing = [n for n in names if n not in set(layout.names)]
             extra = [n for n in layout.names if n not in have]
             if missing or extra:
-                name = (missing or extra)[0]
+                where = "network but not in the model file" if missing else "model file but not in the network"
                 raise DataError(
-                    f"tensor {name!r} is in the {'network but not in the model file' if missing else 'model file but not in the network'}: "
+                    f"tensor {(missing or extra)[0]!r} is in the {where}: "
                     "the model was made by another program, or the network changes between rounds"
                 )
             tensors = [have[n] for n in layout.names]
         for name, t, shape, dtype in zip(layout.names, tensors, layout.shapes, layout.dtypes):
             if t.shape != shape or NAMES[t.dtype] != dtype:
                 raise DataError(
-                    f"tensor {name!r} is {NAMES[t.dtype]} {list(t.shape)} in the network and {dtype} {list(shape)} in the model file"
+                    f"tensor {name!r} is {NAMES[t.dtype]} {list(t.shape)} in the network "
+                    f"and {dtype} {list(shape)} in the model file"
                 )
         return tensors

@@ -65,7 +65,9 @@ class Control(task.Node):
 class Worker:
     """Answers requests, one at a time."""
 
-    def __init__(self, control: Control, program: Optional[Program], broken: Optional[BaseException], threads: int) -> None:
+    def __init__(
+        self, control: Control, program: Optional[Program], broken: Optional[BaseException], threads: int
+    ) -> None:
         self._control = control
         self._program = program
         self._broken = broken  # why there is no program
@@ -166,7 +168,9 @@ def begin(token: str, cpus: Optional[List[int]]) -> None:
     die_with(_life)
 
 
-def work(token: str, program: Optional[Program], broken: Optional[BaseException], threads: int, memory: int) -> NoReturn:
+def work(
+    token: str, program: Optional[Program], broken: Optional[BaseException], threads: int, memory: int
+) -> NoReturn:
     """Be a worker until the node has gone."""
     try:
         limit_memory(memory)
