@@ -63,7 +63,7 @@ func (p *programs) ready(ctx context.Context, name, version string, env map[stri
 	if err != nil {
 		return err
 	}
-	return runtime.Register(python.Program{Name: key, Path: path, Version: version, Env: env})
+	return runtime.Register(python.Program{Name: key, Title: name, Path: path, Version: version, Env: env})
 }
 
 // open returns the runtime, which the first program brings to life.

@@ -102,7 +102,7 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 	}
 	if err := writeFrame(w.control, request); err != nil {
 		if _, tooLong := errors.AsType[errTooLong](err); tooLong {
-			return functions.Answer{}, fault.New("python.run", fault.Invalid, "the request to function %q: %w", a.inv.Function, err)
+			return functions.Answer{}, fault.New("python.run", fault.Invalid, "the request to function %q: %w", a.program.title(), err)
 		}
 		return functions.Answer{}, a.broken(w, err)
 	}
@@ -117,7 +117,7 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 			return a.answer(m.Done)
 		case m.Failed != nil:
 			a.warn(m.Failed.Warnings)
-			return functions.Answer{}, m.Failed.fault(a.inv.Function)
+			return functions.Answer{}, m.Failed.fault(a.program.title())
 		case m.Create != nil:
 			if err := a.create(w, m.Create); err != nil {
 				return functions.Answer{}, err
@@ -136,7 +136,7 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 func (a *attempt) warn(texts []string) {
 	for _, text := range texts {
 		if a.program.firstTime(text) {
-			a.rt.config.Warn("function " + a.inv.Function + ": " + text)
+			a.rt.config.Warn("function " + a.program.title() + ": " + text)
 		}
 	}
 }
@@ -167,12 +167,12 @@ func (a *attempt) strike(w *worker) error {
 // killed kills the worker, really.
 func (a *attempt) killed(w *worker) error {
 	w.proc.kill()
-	return fault.New("python.run", fault.Unavailable, "function %q was killed on purpose", a.inv.Function)
+	return fault.New("python.run", fault.Unavailable, "function %q was killed on purpose", a.program.title())
 }
 
 // broken is the error of a worker that does not do its part.
 func (a *attempt) broken(w *worker, err error) error {
-	return fault.New("python.run", fault.Unavailable, "the worker of function %q (process %d) %s", a.inv.Function, w.proc.pid, w.proc.ended(err))
+	return fault.New("python.run", fault.Unavailable, "the worker of function %q (process %d) %s", a.program.title(), w.proc.pid, w.proc.ended(err))
 }
 
 // create reserves the outputs that the worker asks for, and tells it where they
@@ -233,7 +233,7 @@ func (a *attempt) answer(d *done) (functions.Answer, error) {
 		answer.Metrics[name] = functions.Metric{Sum: float64(m[0]), Weight: float64(m[1])}
 	}
 	if a.inv.ModelOut != nil && a.outputs[modelOut] == nil {
-		return functions.Answer{}, fault.New("python.run", fault.Unavailable, "the worker of function %q gave no model", a.inv.Function)
+		return functions.Answer{}, fault.New("python.run", fault.Unavailable, "the worker of function %q gave no model", a.program.title())
 	}
 	answer.HasOptimizer = d.HasOptimizer && a.inv.OptimizerOut != nil && a.outputs[optimizerOut] != nil
 	for _, o := range a.outputs {

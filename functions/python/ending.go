@@ -64,10 +64,11 @@ type failure struct {
 	Message   string   `json:"message"`
 	Traceback string   `json:"traceback"`
 	Method    string   `json:"method"` // of the user's class, "" = none
+	Where     string   `json:"where"`  // file:line of the user's that raised, "" = unknown
 	Warnings  []string `json:"warnings"`
 }
 
-// fault is the failure as an error of ours.
+// fault is the failure of a program as an error of ours.
 func (f *failure) fault(function string) error {
 	text := strings.TrimSpace(f.Message)
 	switch f.Kind {
@@ -83,6 +84,9 @@ func (f *failure) fault(function string) error {
 		where := ""
 		if f.Method != "" {
 			where = " in " + f.Method
+		}
+		if f.Where != "" {
+			where += " (" + f.Where + ")"
 		}
 		e := fault.New("python.run", fault.UserCode, "function %q raised %s%s: %s", function, f.Type, where, text)
 		if e.Trace = f.Traceback; e.Trace == "" {

@@ -13,6 +13,7 @@ import (
 // Program is a user's code, under the name that invocations call it by.
 type Program struct {
 	Name    string            // what Invocation.Function says
+	Title   string            // what people are told it is called; "" = Name
 	Path    string            // a file, or a folder with main.py, of this machine
 	Version string            // tells one code under this name from another; any text
 	Env     map[string]string // added to the environment of its processes
@@ -29,9 +30,16 @@ func (p Program) check() error {
 		}
 	}
 	if err != nil {
-		return fault.New("python.register", fault.Invalid, "the code of function %q: %w: name a .py file, or a folder with main.py", p.Name, err)
+		return fault.New("python.register", fault.Invalid, "the code of function %q: %w: name a .py file, or a folder with main.py", p.title(), err)
 	}
 	return nil
+}
+
+func (p Program) title() string {
+	if p.Title == "" {
+		return p.Name
+	}
+	return p.Title
 }
 
 // program is a registered program with its processes: at most one zygote, and
@@ -182,7 +190,7 @@ func (p *program) start(ctx context.Context, s settings, owner Line) (*worker, e
 		if z == nil {
 			return p.rt.startFresh(ctx, p.Program, s, owner)
 		}
-		w, err := z.fork(ctx, p.Name, s, owner)
+		w, err := z.fork(ctx, p.title(), s, owner)
 		if err == nil || !errors.Is(err, errZygoteDied) || tries == 3 {
 			return w, err
 		}
@@ -220,7 +228,7 @@ func (p *program) ready(ctx context.Context, owner Line) (*zygote, error) {
 	case <-st.done:
 		return st.zygote, st.err
 	case <-ctx.Done():
-		return nil, fault.New("python.zygote", fault.Unavailable, "function %q was still being imported: %w", p.Name, context.Cause(ctx))
+		return nil, fault.New("python.zygote", fault.Unavailable, "function %q was still being imported: %w", p.title(), context.Cause(ctx))
 	}
 }
 
@@ -232,7 +240,7 @@ func (p *program) fork(st *start, old *zygote, owner Line) {
 	z, err := p.rt.startZygote(p.rt.ctx, p.Program, owner)
 	if z != nil && !z.forkable {
 		z.end()
-		p.rt.config.Warn("function " + p.Name + ": " + z.reason + ": each worker imports it anew, which takes longer than a fork")
+		p.rt.config.Warn("function " + p.title() + ": " + z.reason + ": each worker imports it anew, which takes longer than a fork")
 		z = nil
 	}
 	p.mu.Lock()

@@ -149,7 +149,7 @@ func (r *Runtime) Run(ctx context.Context, inv functions.Invocation) (functions.
 	case err == nil:
 		return answer, nil
 	case ctx.Err() != nil:
-		err = fault.New("python.run", fault.Unavailable, "function %q was cancelled: %w", inv.Function, ctx.Err())
+		err = fault.New("python.run", fault.Unavailable, "function %q was cancelled: %w", p.title(), ctx.Err())
 	case inner.Err() != nil:
 		err = fault.New("python.run", fault.Unavailable, "%w", errClosed)
 	}

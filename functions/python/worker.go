@@ -65,7 +65,7 @@ func (r *Runtime) adopt(a *arrival, s settings, owner Line, watch func(done func
 // argument.
 func (r *Runtime) launch(module string, p Program, token string, owner Line, s settings) (*process, *lines, error) {
 	failed := func(err error) (*process, *lines, error) {
-		return nil, nil, fault.New("python.launch", fault.Unavailable, "start Python for function %q: %w", p.Name, err)
+		return nil, nil, fault.New("python.launch", fault.Unavailable, "start Python for function %q: %w", p.title(), err)
 	}
 	interpreter, err := r.interpreter()
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *Runtime) startFresh(ctx context.Context, p Program, s settings, owner L
 		<-proc.gone
 		last := early.last()
 		early.close()
-		return nil, fault.New("python.worker", fault.Unavailable, "start a worker for function %q: "+format+": %s", append(append([]any{p.Name}, args...), last)...)
+		return nil, fault.New("python.worker", fault.Unavailable, "start a worker for function %q: "+format+": %s", append(append([]any{p.title()}, args...), last)...)
 	}
 	select {
 	case <-a.all:

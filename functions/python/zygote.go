@@ -108,9 +108,9 @@ func (z *zygote) await(ctx context.Context, a *arrival, p Program) error {
 	case <-a.all:
 		z.conn = a.conns["zygote"]
 	case <-z.proc.gone:
-		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s before it was ready: %s", p.Name, z.proc.ending(), z.output.last())
+		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s before it was ready: %s", p.title(), z.proc.ending(), z.output.last())
 	case <-ctx.Done():
-		return fault.New("python.zygote", fault.Unavailable, "Python of function %q was not ready in time: %w", p.Name, context.Cause(ctx))
+		return fault.New("python.zygote", fault.Unavailable, "Python of function %q was not ready in time: %w", p.title(), context.Cause(ctx))
 	}
 	stop := context.AfterFunc(ctx, func() { _ = z.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -118,16 +118,16 @@ func (z *zygote) await(ctx context.Context, a *arrival, p Program) error {
 	err := readFrame(z.conn, &m)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fault.New("python.zygote", fault.Unavailable, "function %q was not imported in time: %w", p.Name, context.Cause(ctx))
+		return fault.New("python.zygote", fault.Unavailable, "function %q was not imported in time: %w", p.title(), context.Cause(ctx))
 	case err != nil:
-		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s while it imported the program: %s", p.Name, z.proc.ended(err), z.output.last())
+		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s while it imported the program: %s", p.title(), z.proc.ended(err), z.output.last())
 	case m.Error != nil:
 		if m.Error.Kind == "" {
 			m.Error.Kind = "user"
 		}
-		return m.Error.fault(p.Name)
+		return m.Error.fault(p.title())
 	case !m.Ready:
-		return fault.New("python.zygote", fault.Unavailable, "Python of function %q sent neither that it is ready nor why not", p.Name)
+		return fault.New("python.zygote", fault.Unavailable, "Python of function %q sent neither that it is ready nor why not", p.title())
 	}
 	z.forkable, z.reason = m.Forkable, m.Reason
 	return nil

@@ -235,6 +235,8 @@ def test_an_exception_has_the_users_traceback(tmp_path):
     lines = failed["traceback"].splitlines()
     assert lines[0] == "Traceback (most recent call last):" and "in deeper" in lines[1] and 'program.py", line ' in lines[1]
     assert "KeyError: 'missing'" in lines and "direct cause" in failed["traceback"]
+    where = [line for line in lines if line.endswith(", in deeper")][-1]
+    assert f'File "{failed["where"].replace(":", chr(34) + ", line ")}, in deeper' in where
     assert "/troupe/" not in failed["traceback"]
 
 

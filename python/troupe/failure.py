@@ -10,6 +10,7 @@ from typing import Any, Dict, List
 import torch
 
 from .exceptions import KubeMLException, NotFiniteError, StorageError, UnsupportedError
+from .program import MODULE
 
 _SDK = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Ours, but between the user's main() and the user's methods.
@@ -27,21 +28,40 @@ def describe(error: BaseException, method: str) -> Dict[str, Any]:
         "message": _message(error, method),
         "traceback": trace(error),
         "method": method,
+        "where": _where(error),
     }
 
 
 def trace(error: BaseException) -> str:
-    """The traceback without our own frames."""
+    """The traceback without our own frames, the program's files named from its
+    folder on: nobody knows the place where a worker has them."""
     told = traceback.TracebackException.from_exception(error)
     link, seen = told, set()
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         link.stack = traceback.StackSummary.from_list(_users(link.stack))
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-    text = "".join(told.format())
+    text = "".join(told.format()).replace(_folder(), "")
     if len(text) > _LIMIT:
         text = text[: _LIMIT // 2] + "\n  ...\n" + text[-_LIMIT // 2 :]
     return text
+
+
+def _where(error: BaseException) -> str:
+    """file:line of the program that the error came out of; "" when unknown."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}".replace(_folder(), "")
+    folder = _folder()
+    for frame in reversed(_users(traceback.extract_tb(error.__traceback__))):
+        if folder and frame.filename.startswith(folder):
+            return f"{frame.filename[len(folder):]}:{frame.lineno}"
+    return ""
+
+
+def _folder() -> str:
+    """The program's folder, with the separator at its end; "" before there is one."""
+    file = getattr(sys.modules.get(MODULE), "__file__", None)
+    return os.path.dirname(file) + os.sep if file else ""
 
 
 def _users(stack: List[traceback.FrameSummary]) -> List[traceback.FrameSummary]:

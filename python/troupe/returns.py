@@ -76,10 +76,7 @@ def _number(value: Any, method: str, expected: str, batch_index: int, whole: Any
         raise InvalidFormatError(f"{method} returned {show(whole)} at batch {batch_index}, expected {expected}")
     number = float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
     if not math.isfinite(number):
-        raise NotFiniteError(
-            f"{method} returned {number} at batch {batch_index}, expected a finite number: "
-            "the network diverged or the data hold such values; try a lower --lr"
-        )
+        raise NotFiniteError(f"{method} returned {number} at batch {batch_index}, expected a finite number")
     return number
 
 

@@ -98,7 +98,10 @@ class Worker:
             return _sendable({"done": self._with_warnings(invocation, invocation.answer)})
         except BaseException as e:
             self._kept = None
-            return {"failed": self._with_warnings(invocation, describe(e, invocation.method))}
+            failed = describe(e, invocation.method)
+            if failed["kind"] == "user":
+                sys.stderr.write(failed["traceback"])  # to the job's log
+            return {"failed": self._with_warnings(invocation, failed)}
         finally:
             context.current = None
             _restore(environment)
