@@ -25,6 +25,7 @@ import (
 	"github.com/troupe-ml/troupe/functions/native"
 	"github.com/troupe-ml/troupe/functions/python"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/dataset"
@@ -67,8 +68,9 @@ type Company struct {
 	end      context.CancelCauseFunc
 	close    func() error
 
-	mu       sync.Mutex // guards warnings
-	warnings []string   // that no submission has carried yet
+	mu       sync.Mutex // guards warnings, watching
+	warnings []string   // that nobody has been given yet
+	watching map[*eventQueue]bool
 }
 
 var _ train.Company = (*Company)(nil)
@@ -84,7 +86,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log}
+	c := &Company{log: cfg.Log, watching: map[*eventQueue]bool{}}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
@@ -162,12 +164,38 @@ func (c *Company) release() error {
 	return errors.Join(errs...)
 }
 
-// warn keeps a warning for whoever submits the next job.
+// warn gives a warning of this node to all who watch a job, else keeps it for
+// whoever submits or watches one next.
 func (c *Company) warn(text string) {
 	c.log.Warn("warning", zap.String("text", text))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.warnings = append(c.warnings, text)
+	for q := range c.watching {
+		q.put(warned(text))
+	}
+	if len(c.watching) == 0 {
+		c.warnings = append(c.warnings, text)
+	}
+}
+
+func warned(text string) *messages.JobEvent {
+	return &messages.JobEvent{What: &messages.JobEvent_Warned{Warned: &messages.JobWarned{Text: text}}}
+}
+
+// watch has warnings go to q until the returned function is called.
+func (c *Company) watch(q *eventQueue) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, text := range c.warnings {
+		q.put(warned(text))
+	}
+	c.warnings = nil
+	c.watching[q] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.watching, q)
+	}
 }
 
 // takeWarnings returns the warnings since the last call.

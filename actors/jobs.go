@@ -60,11 +60,13 @@ func (c *Company) StopJob(ctx context.Context, id, reason string) error {
 	return wire.Error(reply.GetFailure())
 }
 
-// WatchJob implements train.Company.
+// WatchJob implements train.Company. Among the events are warnings of this
+// node, as JobWarned without a job.
 func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error) {
 	events := newEventQueue()
 	pid := c.system.Root.Spawn(WatcherProps(c.log, c.rim, c.tree.Journal, id, events.put))
 	defer c.system.Root.Stop(pid)
+	defer c.watch(events)()
 	for {
 		select {
 		case <-ctx.Done():
