@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -37,6 +39,12 @@ func (j *job) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, p
 		attempt = c.step.work[c.function].invoke.GetAttempt()
 	}
 	v, open := j.state.fail(attempt, failure, ran)
+	if open {
+		err := wire.Error(failure)
+		j.log.Warn("function failed", zap.Uint32("epoch", attempt.GetEpoch()), zap.Uint32("round", attempt.GetRound()),
+			zap.Uint32("function", attempt.GetFunction()), zap.Uint32("attempt", attempt.GetAttempt()),
+			zap.Bool("given_up", v.lost), zap.Stringer("kind", fault.KindOf(err)), zap.Error(err))
+	}
 	if v.lost || v.fatal != nil {
 		supervisor.StopChildren(pid)
 	} else {
