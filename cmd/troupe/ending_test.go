@@ -48,7 +48,7 @@ func TestJobThatFailed(t *testing.T) {
 	require.Equal(t, 7, r.code, "whatever the reason")
 	require.Contains(t, r.out, `"state":"FAILED"`)
 	require.Contains(t, r.out, `"epochs":[],"accuracy":null,"validation_loss":null`)
-	require.Contains(t, r.out, `"model":null,"error":"the data set is gone"`)
+	require.Contains(t, r.out, `"model":null,"error":"the data set is gone\nat line 7"`)
 	require.True(t, strings.HasSuffix(r.err, "troupe: job 01job failed: the data set is gone\nat line 7\n"), r.err)
 }
 

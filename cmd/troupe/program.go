@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,7 @@ func (p *program) Run(args []string) (code int) {
 	if err != nil {
 		fmt.Fprintf(s.screen, "troupe: %v\n", err)
 		if trace := fault.TraceOf(err); trace != "" {
-			fmt.Fprintln(s.screen, trace)
+			fmt.Fprintln(s.screen, strings.TrimRight(trace, "\n"))
 		}
 	}
 	return exitCode(err)

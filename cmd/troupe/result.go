@@ -50,7 +50,7 @@ func newResult(id string, t *messages.TrainTask, r *messages.JobResult) result {
 		Epochs:   make([]epochResult, 0, len(r.GetEpochs())), // [], never null
 		Accuracy: measured(r.Accuracy), ValidationLoss: measured(r.ValidationLoss),
 		Retries: r.GetRetries(), LostFunctions: r.GetLostFunctions(), RejectedResults: r.GetRejectedResults(),
-		WallS: r.GetWallS(), WorkerS: r.GetWorkerS(), Model: text(r.GetModel()), Error: text(r.GetFailure().GetText()),
+		WallS: r.GetWallS(), WorkerS: r.GetWorkerS(), Model: text(r.GetModel()), Error: text(reason(r.GetFailure())),
 	}
 	for _, e := range r.GetEpochs() {
 		out.Epochs = append(out.Epochs, epochResult{
@@ -69,6 +69,12 @@ func measured(x *float64) *float64 {
 		return nil
 	}
 	return x
+}
+
+// reason is why a job did not succeed: one line, and below it the traceback of a
+// program that raised.
+func reason(f *messages.Failure) string {
+	return strings.TrimSpace(f.GetText() + "\n" + f.GetTrace())
 }
 
 func text(s string) *string {
