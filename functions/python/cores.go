@@ -96,7 +96,7 @@ func (c *cores) give() {
 
 func (c *cores) freeLocked() {
 	for _, f := range c.claimed {
-		_ = f.Close()
+		release(f)
 	}
 	c.claimed, c.bound = nil, nil
 }

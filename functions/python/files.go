@@ -101,18 +101,34 @@ func userDir(path string) (string, error) {
 	return path, nil
 }
 
-// claim locks the file at path, for as long as it is open or this process
-// lives. It reports false when somebody else has it, or it cannot be made.
+// claim locks the file at path until release, or as long as this process lives.
+// It reports false when somebody else has it, or it cannot be made.
 func claim(path string) (*os.File, bool) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, false
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, false
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			_ = f.Close()
+			return nil, false
+		}
+		mine, err := f.Stat()
+		if now, gone := os.Stat(path); err == nil && gone == nil && os.SameFile(mine, now) {
+			return f, true
+		}
+		_ = f.Close() // released, and so removed, between opening and locking
+		if err != nil {
+			return nil, false
+		}
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, false
-	}
-	return f, true
+}
+
+// release gives up what claim returned. The file goes first: who has opened it
+// by then sees that.
+func release(f *os.File) {
+	_ = os.Remove(f.Name())
+	_ = f.Close()
 }
 
 // temps are the files of one invocation that somebody else has only in memory.
