@@ -42,6 +42,7 @@ func TestNoStaleAnswerEntersAMerge(t *testing.T) {
 			forged := s.answer(second[0], 1e6)
 			forged.Attempt = proto.CloneOf(forged.GetAttempt())
 			change(forged.GetAttempt())
+			forged.Loss = 1e6
 			for range 2 {
 				s.sim.Send(s.job, &messages.FunctionFinished{Answer: forged})
 				s.sim.Send(s.job, &messages.FunctionLost{Attempt: forged.GetAttempt(), Failure: &messages.Failure{Text: "forged"}})
@@ -58,6 +59,7 @@ func TestNoStaleAnswerEntersAMerge(t *testing.T) {
 			require.InDelta(t, 1, s.models.saved, 1e-6, "the mean of 0, 1 and 2")
 			require.EqualValues(t, 1, result.GetRetries())
 			require.EqualValues(t, 3, result.GetEpochs()[0].GetSamples())
+			require.Less(t, result.GetEpochs()[0].GetTrainLoss(), 1e3, "the forged loss counts nowhere")
 		})
 	}
 }
