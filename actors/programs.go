@@ -49,7 +49,8 @@ func (p *programs) find(ctx context.Context, name string) (function.Info, error)
 	return p.catalog.Show(ctx, name)
 }
 
-// ready makes a version of a program known to the runtime.
+// ready makes a version of a program known to the runtime. Unavailable where
+// there is no Python for it.
 func (p *programs) ready(ctx context.Context, name, version string, env map[string]string) error {
 	key := host.FunctionKey(name, version, env)
 	if p.Has(key) {
@@ -61,6 +62,9 @@ func (p *programs) ready(ctx context.Context, name, version string, env map[stri
 	}
 	runtime, err := p.open()
 	if err != nil {
+		return err
+	}
+	if err := runtime.FindPython(); err != nil {
 		return err
 	}
 	return runtime.Register(python.Program{Name: key, Title: name, Path: path, Version: version, Env: env})

@@ -88,6 +88,14 @@ func (r *Runtime) interpreter() (string, error) {
 	return path, err
 }
 
+// FindPython looks for the interpreter, which the first function would do
+// otherwise, so that a job that nobody here can run does not begin. Unavailable
+// says how to install one.
+func (r *Runtime) FindPython() error {
+	_, err := r.interpreter()
+	return err
+}
+
 // Register makes a program known, in the place of one of the same name and
 // another version, whose invocations go on to their end. Errors: Invalid,
 // Unavailable (no place for the files of this runtime).
