@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
@@ -31,7 +32,10 @@ type adopted struct {
 // run grafts; it is what Rim.Go gets.
 func (w *adoptWork) run() any {
 	model, err := w.graft()
-	if err != nil {
+	switch {
+	case err != nil && !w.partial && fault.KindOf(err) == fault.Invalid:
+		err = fmt.Errorf("start from %q: %w: --init-partial takes what fits", w.from, err)
+	case err != nil:
 		err = fmt.Errorf("start from %q: %w", w.from, err)
 	}
 	return &adopted{model: model, err: err}
