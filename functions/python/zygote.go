@@ -244,9 +244,8 @@ func (r *Runtime) environ(p Program, token string, s settings) []string {
 		"OMP_NUM_THREADS="+threads, "MKL_NUM_THREADS="+threads, "OPENBLAS_NUM_THREADS="+threads, "NUMEXPR_NUM_THREADS="+threads,
 	)
 	for k, v := range map[string]string{
-		"PYTHONHASHSEED":      "0", // the order of a set of strings, else drawn by each process
-		"PYTHONPYCACHEPREFIX": r.dir + "/pycache",
-		"PYTHONUNBUFFERED":    "1",
+		"PYTHONHASHSEED":   "0", // the order of a set of strings, else drawn by each process
+		"PYTHONUNBUFFERED": "1",
 	} {
 		if r.lookup(p, k) == "" {
 			env = append(env, k+"="+v)
