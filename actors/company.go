@@ -61,6 +61,7 @@ type Company struct {
 	programs *programs
 	logs     *jobLogs
 	runner   *host.Local
+	store    store.Store
 	datasets *dataset.Catalog
 	models   *results
 	closers  []func() error  // in the order of opening
@@ -103,7 +104,7 @@ func Start(cfg Config) (_ *Company, err error) {
 		return nil, err
 	}
 	c.closers = append(c.closers, bucket.Close)
-	c.datasets = dataset.New(bucket)
+	c.store, c.datasets = bucket, dataset.New(bucket)
 	scratch, err := plane.OpenScratch(cfg.Node.Scratch, cfg.Node.Name, c.warn)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package actors_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,6 +84,38 @@ func TestAnErrorOfUserCodeEndsTheJobWithItsTrace(t *testing.T) {
 	require.ErrorContains(t, err, "row 5 is odd")
 	require.Contains(t, fault.TraceOf(err), "company_test.go", "the trace names the user's line")
 	require.Less(t, result.GetRetries(), uint32(3), "the second raise is enough")
+}
+
+// Reported by a user of Go functions: t.FailNow in one hung the job.
+func TestAFunctionThatEndsItsGoroutineHasFailed(t *testing.T) {
+	c := start(t, 2, broken(func(native.Batch) (float64, error) { runtime.Goexit(); return 0, nil }))
+	_, err := run(c, &messages.TrainTask{FunctionName: "broken", Dataset: "digits"})
+	require.Equal(t, fault.UserCode, fault.KindOf(err))
+	require.ErrorContains(t, err, "runtime.Goexit")
+}
+
+// Functions that ignore the end of their context can take every slot; the job
+// then ends with the reason.
+func TestAJobWithoutAUsableSlotEnds(t *testing.T) {
+	release := make(chan struct{})
+	c := start(t, 2, broken(func(native.Batch) (float64, error) { <-release; return 0, nil }))
+	defer close(release)
+	result, err := run(c, &messages.TrainTask{
+		FunctionName: "broken", Dataset: "digits", Options: &messages.TrainOptions{FunctionTimeoutMs: 100},
+	})
+	require.Equal(t, messages.Phase_PHASE_FAILED, result.GetPhase())
+	require.ErrorContains(t, err, "no slot is left")
+}
+
+func TestAStoreThatCannotBeWrittenIsSaidBeforeTraining(t *testing.T) {
+	node := config.DefaultNode()
+	node.Store = "file:///proc/troupe"
+	c, err := actors.Start(actors.Config{Log: zap.NewNop(), Node: node})
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.StartJob(t.Context(), &messages.TrainTask{FunctionName: "mlp", Dataset: "digits"})
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	require.ErrorContains(t, err, "--store")
 }
 
 func TestWhatDoesNotExistIsSaidBeforeThereIsAJob(t *testing.T) {

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 
@@ -37,6 +38,9 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 		Seed: resolved.GetOptions().GetSeed(), Label: resolved.GetDatasetLabel(), TestShare: resolved.GetDatasetTestShare(),
 	})
 	if err != nil {
+		return Submission{}, err
+	}
+	if err := c.probeStore(ctx); err != nil {
 		return Submission{}, err
 	}
 	submitted.DatasetName, submitted.DatasetDigest = info.Name, info.Digest
@@ -91,6 +95,9 @@ func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.Job
 // what is wrong with it shows before there is a job.
 func (c *Company) findFunction(ctx context.Context, t *messages.TrainTask) error {
 	name, env := t.GetFunctionName(), t.GetOptions().GetEnv()
+	if c.native.Has(name) && len(env) > 0 {
+		return fault.New("actors.start", fault.Invalid, "env: %q is a Go function and has no process of its own: leave --env out", name)
+	}
 	if c.native.Has(name) {
 		return c.native.CheckArgs(name, t.GetOptions().GetArgs())
 	}
@@ -104,6 +111,23 @@ func (c *Company) findFunction(ctx context.Context, t *messages.TrainTask) error
 	}
 	t.FunctionName, t.FunctionVersion = program.Name, program.Version
 	return c.programs.ready(ctx, program.Name, program.Version, env)
+}
+
+// probeStore writes to the store and takes it back, so that a job does not train
+// for hours for a model that cannot be kept.
+func (c *Company) probeStore(ctx context.Context) error {
+	key := "probes/" + newID()
+	err := c.store.Put(ctx, key, func(w io.Writer) error {
+		_, err := io.WriteString(w, "can this store be written?\n")
+		return err
+	})
+	if err == nil {
+		err = c.store.Delete(ctx, key)
+	}
+	if err != nil {
+		return fault.New("actors.start", fault.KindOf(err), "the store cannot keep a model: %w; give another one with --store", err)
+	}
+	return nil
 }
 
 // findInit checks that there is the model to start from, if one is asked for.

@@ -79,11 +79,15 @@ func (x *SlotGrant) GetSlots() uint32 {
 // JobSize is how large a job may be: the whole of what the Scheduler decides.
 // Sizes of a job are numbered; a receiver drops all but the newest.
 type JobSize struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`               // of the Scheduler that decided; lower ones are dropped
-	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`                 // from 1 within a term
-	Parallelism   uint32                 `protobuf:"varint,3,opt,name=parallelism,proto3" json:"parallelism,omitempty"` // N, in [1, 65536]
-	Grants        []*SlotGrant           `protobuf:"bytes,4,rep,name=grants,proto3" json:"grants,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Term        uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`               // of the Scheduler that decided; lower ones are dropped
+	Seq         uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`                 // from 1 within a term
+	Parallelism uint32                 `protobuf:"varint,3,opt,name=parallelism,proto3" json:"parallelism,omitempty"` // N, in [1, 65536]
+	Grants      []*SlotGrant           `protobuf:"bytes,4,rep,name=grants,proto3" json:"grants,omitempty"`
+	// Nodes are there, and none has had a usable slot for a while: functions that
+	// ignore the end of their context hold them all. A job that waits for a slot
+	// ends as FAILED.
+	Hopeless      bool `protobuf:"varint,5,opt,name=hopeless,proto3" json:"hopeless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -144,6 +148,13 @@ func (x *JobSize) GetGrants() []*SlotGrant {
 		return x.Grants
 	}
 	return nil
+}
+
+func (x *JobSize) GetHopeless() bool {
+	if x != nil {
+		return x.Hopeless
+	}
+	return false
 }
 
 // StartJob (command) runs a job. Scheduler to ParameterServer; answered by
@@ -671,12 +682,13 @@ const file_messages_scheduling_proto_rawDesc = "" +
 	"\x19messages/scheduling.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\x1a\x16messages/history.proto\"5\n" +
 	"\tSlotGrant\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
-	"\x05slots\x18\x02 \x01(\rR\x05slots\"\x85\x01\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xa1\x01\n" +
 	"\aJobSize\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
 	"\vparallelism\x18\x03 \x01(\rR\vparallelism\x122\n" +
-	"\x06grants\x18\x04 \x03(\v2\x1a.troupe.messages.SlotGrantR\x06grants\"\x9c\x01\n" +
+	"\x06grants\x18\x04 \x03(\v2\x1a.troupe.messages.SlotGrantR\x06grants\x12\x1a\n" +
+	"\bhopeless\x18\x05 \x01(\bR\bhopeless\"\x9c\x01\n" +
 	"\bStartJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12.\n" +
 	"\x04task\x18\x02 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12,\n" +

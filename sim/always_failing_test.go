@@ -32,7 +32,7 @@ func TestAWorkerThatAlwaysFailsIsGivenUp(t *testing.T) {
 	require.Equal(t, map[int]int{0: 4, 1: 4, 2: 4, 3: 4}, attempts)
 	result := s.watches[id].Result
 	require.Equal(t, messages.Phase_PHASE_FAILED, result.GetPhase())
-	require.Contains(t, result.GetFailure().GetText(), "0 of 4 functions answered, 1 are needed")
+	require.Contains(t, result.GetFailure().GetText(), "0 of 4 functions answered, at least 1 must")
 	require.Contains(t, result.GetFailure().GetText(), "its worker crashed")
 	require.EqualValues(t, 12, result.GetRetries())
 	require.EqualValues(t, 4, result.GetLostFunctions())

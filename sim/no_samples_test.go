@@ -32,7 +32,7 @@ func TestARoundOfZeroSamplesIsNotMerged(t *testing.T) {
 	s.Sim.RunUntil(s.allEnded, time.Minute)
 	w := s.watches[id]
 	require.Equal(t, messages.Phase_PHASE_FAILED, w.Result.GetPhase())
-	require.Contains(t, w.Result.GetFailure().GetText(), "the function reports 0 samples, its assignment has 1, epoch 1, round 2")
+	require.Contains(t, w.Result.GetFailure().GetText(), "epoch 1, round 2, function 1): the function reports 0 samples, its assignment has 1")
 	require.NotZero(t, w.Result.GetRejectedResults())
 	merges := 0
 	for _, e := range w.Events {

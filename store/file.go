@@ -53,6 +53,8 @@ func NewFile(dir string) (*File, error) {
 	switch {
 	case err == nil && !info.IsDir():
 		return nil, fault.New("store.open", fault.Invalid, "store %s is not a folder", dir)
+	case errors.Is(err, unix.ENAMETOOLONG):
+		return nil, fault.New("store.open", fault.Invalid, "the path of the store is too long (%d characters): give a shorter one", len(dir))
 	case errors.Is(err, unix.ENOTDIR):
 		return nil, fault.New("store.open", fault.Invalid, "store %s lies behind a file: %w", dir, err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

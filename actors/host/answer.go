@@ -22,7 +22,7 @@ func checkCounts(call functions.Invocation, got functions.Answer) error {
 	case call.Task == functions.Train && got.Batches != batches:
 		return rejected("the function reports %d batches, %d samples at %d make %d", got.Batches, n, call.BatchSize, batches)
 	case math.IsNaN(got.Loss) || math.IsInf(got.Loss, 0):
-		return rejected("the loss is %v", got.Loss)
+		return fault.New("host.loss", fault.Rejected, "the loss is %v", got.Loss)
 	case got.HasAccuracy && !(got.Correct >= 0 && got.Correct <= float64(n)):
 		return rejected("the function reports %v of %d samples as right", got.Correct, n)
 	}

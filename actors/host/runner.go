@@ -44,7 +44,18 @@ func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoke
 	l.work.Go(func() {
 		defer l.running.Add(-1)
 		defer cancel(nil)
-		actorkit.Roomy(func() { done(l.guarded(ctx, inv, slot)) })
+		returned := false
+		defer func() {
+			if !returned { // runtime.Goexit, which nothing can recover
+				done(nil, fault.New("host.execute", fault.UserCode,
+					"function %q ended its goroutine, as runtime.Goexit and t.FailNow do: return an error instead", inv.GetPlan().GetFunctionName()))
+			}
+		}()
+		actorkit.Roomy(func() {
+			answer, err := l.guarded(ctx, inv, slot)
+			returned = true
+			done(answer, err)
+		})
 	})
 	return cancel
 }

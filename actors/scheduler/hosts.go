@@ -111,6 +111,34 @@ func (s *state) expireHosts(now time.Time) {
 		}
 	}
 	s.settle(now)
+	s.despair(now)
+}
+
+// despair tells jobs that no slot will come, once hosts have been there without
+// one for so long, and takes it back when one has.
+func (s *state) despair(now time.Time) {
+	switch {
+	case s.allSlots() > 0 || !s.anyPresent():
+		s.barren = time.Time{}
+	case s.barren.IsZero():
+		s.barren = now
+	}
+	hopeless := !s.barren.IsZero() && now.Sub(s.barren) >= hostSilence
+	for _, j := range s.live {
+		if j.hopeless != hopeless {
+			j.hopeless = hopeless
+			s.resized(j)
+		}
+	}
+}
+
+func (s *state) anyPresent() bool {
+	for _, h := range s.hosts {
+		if h.present {
+			return true
+		}
+	}
+	return false
 }
 
 // trim takes back what a host no longer offers, from the last job first.

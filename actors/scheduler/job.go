@@ -33,12 +33,13 @@ type job struct {
 	polled      time.Time         // when StartJob was last sent
 	stop        *messages.StopJob // asked for, not yet obeyed; nil: none
 
-	n      uint32            // N; 0 while queued
-	wanted uint32            // N without regard to losses and to what is free, in [min, cap]
-	loss   *loss             // not yet made good; nil: none
-	grants map[string]uint32 // slots by node, each at least 1
-	seq    uint64            // of the size
-	acked  uint64            // the newest seq that the job is known to know
+	n        uint32            // N; 0 while queued
+	wanted   uint32            // N without regard to losses and to what is free, in [min, cap]
+	loss     *loss             // not yet made good; nil: none
+	grants   map[string]uint32 // slots by node, each at least 1
+	hopeless bool              // no slot will come: see barren
+	seq      uint64            // of the size
+	acked    uint64            // the newest seq that the job is known to know
 
 	past      []Measurement                     // comparable epochs, oldest first, at most maxPast
 	disturbed bool                              // slots were gained within the epoch that runs
@@ -94,7 +95,7 @@ func (j *job) slots() uint32 {
 
 // size returns the job's size as a message.
 func (j *job) size(term uint64) *messages.JobSize {
-	size := &messages.JobSize{Term: term, Seq: j.seq, Parallelism: j.n}
+	size := &messages.JobSize{Term: term, Seq: j.seq, Parallelism: j.n, Hopeless: j.hopeless}
 	for _, node := range slices.Sorted(maps.Keys(j.grants)) {
 		size.Grants = append(size.Grants, &messages.SlotGrant{Node: node, Slots: j.grants[node]})
 	}

@@ -28,6 +28,7 @@ type state struct {
 	keys  map[string]string // id by submission key, ended jobs included
 	ended *endings
 
+	barren      time.Time // since when hosts are there and none has a slot; zero: one has, or none is there
 	submissions uint64
 	touched     []*job  // whose start, size or stop the actor is to send
 	news        []event // that the actor is to post

@@ -95,8 +95,18 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 		for _, r := range a.ranges {
 			positions += fmt.Sprintf(" [%d,%d)", r.lo, r.hi)
 		}
-		out.Text = fmt.Sprintf("diverged: %s, %s, positions%s, lr %v; lower --lr, or look at the data at these positions",
-			failure.GetText(), where, positions, s.task.GetLr())
+		switch {
+		case attempt.GetTask() == messages.Task_TASK_INIT:
+			out.Text = fmt.Sprintf("the first model was rejected twice: %s; look at what the function begins with", failure.GetText())
+		case attempt.GetTask() == messages.Task_TASK_VALIDATE:
+			out.Text = fmt.Sprintf("the validation was rejected twice (epoch %d, test positions%s): %s; look at how the function validates, or lower --lr",
+				attempt.GetEpoch(), positions, failure.GetText())
+		case failure.GetOp() == "host.check": // counts: see actors/host
+			out.Text = fmt.Sprintf("the answer was rejected twice (%s): %s; look at what the function reports", where, failure.GetText())
+		default:
+			out.Text = fmt.Sprintf("diverged: %s, %s, positions%s, lr %v; lower --lr, or look at the data at these positions",
+				failure.GetText(), where, positions, s.task.GetLr())
+		}
 	case messages.FailureKind_FAILURE_KIND_USER_CODE:
 		out.Text = fmt.Sprintf("the function raised the same error twice (%s): %s", where, failure.GetText())
 	default:

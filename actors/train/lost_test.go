@@ -82,7 +82,7 @@ func TestARoundNeedsMinFunctions(t *testing.T) {
 		result := s.end()
 		require.Equal(t, messages.Phase_PHASE_FAILED, result.GetPhase())
 		require.Equal(t, messages.FailureKind_FAILURE_KIND_UNAVAILABLE, result.GetFailure().GetKind())
-		require.Contains(t, result.GetFailure().GetText(), "epoch 1, round 1: 2 of 3 functions answered, 3 are needed; the last failure: the worker was killed")
+		require.Contains(t, result.GetFailure().GetText(), "epoch 1, round 1: 2 of 3 functions answered, at least 3 must (see --retries, --min-functions); the last failure: the worker was killed")
 		require.Empty(t, s.merges())
 	})
 	t.Run("as many as there are", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestARoundNeedsMinFunctions(t *testing.T) {
 		for _, inv := range s.begin() {
 			s.fail(inv, crash())
 		}
-		require.Contains(t, s.end().GetFailure().GetText(), "0 of 2 functions answered, 1 are needed")
+		require.Contains(t, s.end().GetFailure().GetText(), "0 of 2 functions answered, at least 1 must")
 	})
 }
 

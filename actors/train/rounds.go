@@ -134,7 +134,7 @@ func (s *state) roundEnded() {
 	answers := len(s.merging.answers())
 	if need := min(int(s.opts.GetMinFunctions()), len(s.merging.work)); answers < need {
 		s.fatal = wire.Failure(fault.New("train.round", fault.Unavailable,
-			"epoch %d, round %d: %d of %d functions answered, %d are needed; the last failure: %s",
+			"epoch %d, round %d: %d of %d functions answered, at least %d must (see --retries, --min-functions); the last failure: %s",
 			s.epoch, s.round, answers, len(s.merging.work), need, lastFailure(s.merging)))
 	}
 }

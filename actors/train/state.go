@@ -5,6 +5,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -105,6 +106,11 @@ func (s *state) advance(now time.Time) effect {
 	case s.fatal != nil:
 		return giveUp
 	case s.step != nil && s.step.open > 0:
+		if s.size.GetHopeless() {
+			s.fatal = wire.Failure(fault.New("train.wait", fault.Unavailable, "no slot is left to run functions on: "+
+				"functions that ignore the end of their context hold them all; have the function heed its context"))
+			return giveUp
+		}
 		return wait
 	case s.step != nil:
 		return s.stepEnded()

@@ -49,7 +49,7 @@ func newTrainFlags() *trainFlags {
 // register adds the flags to set.
 func (f *trainFlags) register(set *pflag.FlagSet) {
 	o := f.options
-	set.StringVarP(&f.dataset, "dataset", "d", "", "data set to train on: a built-in (digits) or a path")
+	set.StringVarP(&f.dataset, "dataset", "d", "", "data set to train on: a built-in (digits), a path, or the name of one in the store")
 	set.StringVar(&f.label, "label", "", "column of a CSV file that is y (default: the last)")
 	set.Var(share(&f.testShare, "0.2"), "test-share", "part to test with, of a file that has no test part")
 	set.VarP(whole(&f.epochs, 1, task.MaxEpochs), "epochs", "e", "how often every sample is trained")

@@ -78,6 +78,9 @@ func New(s store.Store) *Catalog {
 // in the store.
 func (c *Catalog) Open(ctx context.Context, name string, opts Options) (Info, error) {
 	switch {
+	case !isPath(name) && (opts.Label != "" || opts.TestShare != 0):
+		return Info{}, fault.New("dataset.open", fault.Invalid,
+			"data set %q is imported already: --label and --test-share say how a file is read, so give its path", name)
 	case name == "":
 		return Info{}, fault.New("dataset.open", fault.Invalid, "a data set needs a name or a path")
 	case name == Digits:

@@ -71,8 +71,10 @@ const digitsDigest = "0c0da2e881d2888221e642a6a53c37c99e3490ebbb3c7e094d3444f541
 func TestDigits(t *testing.T) {
 	s := store.NewMem()
 	c := dataset.New(s)
-	info, err := c.Open(t.Context(), "digits", dataset.Options{Seed: 9, TestShare: 0.5}) // its split is fixed
+	info, err := c.Open(t.Context(), "digits", dataset.Options{Seed: 9}) // its split is fixed
 	require.NoError(t, err)
+	_, err = c.Open(t.Context(), "digits", dataset.Options{TestShare: 0.5})
+	require.Equal(t, fault.Invalid, fault.KindOf(err), "an option about files says nothing here")
 	require.Equal(t, dataset.Info{
 		Name: "digits", Digest: digitsDigest, Train: 1437, Test: 360,
 		XShape: []int64{64}, XType: "float32", YShape: []int64{}, YType: "int64",
