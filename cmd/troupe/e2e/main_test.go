@@ -57,9 +57,9 @@ func newHome(t *testing.T) home {
 	return h
 }
 
-// patience is how long a process may take that would take seconds. One that
-// hangs then says where, on stderr.
-const patience = 2 * time.Minute
+// patience is how long a process may take that would take seconds, or half a
+// minute. One that hangs then says where, on stderr.
+const patience = 5 * time.Minute
 
 // command is a command line of troupe, not started yet.
 func (h home) command(t *testing.T, args ...string) *exec.Cmd {
@@ -69,6 +69,9 @@ func (h home) command(t *testing.T, args ...string) *exec.Cmd {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
 	cmd.Dir = h.dir
 	cmd.Env = []string{"HOME=" + h.dir, "XDG_DATA_HOME=" + filepath.Join(h.dir, "data"), "TMPDIR=" + h.tmp, "TERM=xterm"}
+	if python := os.Getenv("TROUPE_PYTHON"); python != "" {
+		cmd.Env = append(cmd.Env, "TROUPE_PYTHON="+python)
+	}
 	return cmd
 }
 
@@ -99,18 +102,21 @@ func exitCode(t *testing.T, err error) int {
 
 // result is what -o json prints. The fields are those that tests look at.
 type result struct {
-	JobID    string  `json:"job_id"`
-	State    string  `json:"state"`
-	Accuracy float64 `json:"accuracy"`
-	Epochs   []struct {
+	JobID          string  `json:"job_id"`
+	State          string  `json:"state"`
+	Accuracy       float64 `json:"accuracy"`
+	ValidationLoss float64 `json:"validation_loss"`
+	Epochs         []struct {
 		Epoch   int `json:"epoch"`
 		Samples int `json:"samples"`
+		Rounds  int `json:"rounds"`
 	} `json:"epochs"`
-	Retries         int    `json:"retries"`
-	LostFunctions   int    `json:"lost_functions"`
-	RejectedResults int    `json:"rejected_results"`
-	Model           string `json:"model"`
-	Error           string `json:"error"`
+	Retries         int     `json:"retries"`
+	LostFunctions   int     `json:"lost_functions"`
+	RejectedResults int     `json:"rejected_results"`
+	WallS           float64 `json:"wall_s"`
+	Model           string  `json:"model"`
+	Error           string  `json:"error"`
 }
 
 // train runs a job on digits, which must succeed with every sample in every
@@ -138,13 +144,19 @@ func parse(t *testing.T, out string) result {
 	return r
 }
 
-// model returns the bytes of a job's model.
-func (r result) model(t *testing.T) []byte {
+// path is where a job's model is.
+func (r result) path(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(r.Model)
 	require.NoError(t, err)
 	require.Equal(t, "file", u.Scheme)
-	b, err := os.ReadFile(u.Path)
+	return u.Path
+}
+
+// model returns the bytes of a job's model.
+func (r result) model(t *testing.T) []byte {
+	t.Helper()
+	b, err := os.ReadFile(r.path(t))
 	require.NoError(t, err)
 	require.NotEmpty(t, b)
 	return b
