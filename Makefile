@@ -23,7 +23,7 @@ COUNT := 3
 FUZZTIME := 30s
 MUTANTS :=
 
-.PHONY: help build run generate fmt lint test py race sim e2e bench fuzz cover mutants verify need needpy
+.PHONY: help build run generate fmt lint test py race sim e2e gpu bench fuzz cover mutants verify need needpy
 
 help: ## say what there is to make (this)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,11 @@ sim: need ## simulations over many seeds (SEEDS=1000)
 
 e2e: need needpy ## end-to-end tests, again and again (COUNT=3)
 	go test -vet=off -tags invariants -count=$(COUNT) -timeout 30m -run '^TestE2E' -v ./cmd/...
+
+gpu: build needpy ## LeNet and ResNet on the first CUDA device (fails where there is none)
+	@$${TROUPE_PYTHON:-/usr/bin/python3} -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "gpu: this Python sees no CUDA device: install a torch with CUDA, or set TROUPE_PYTHON")'
+	bin/troupe run examples/lenet.py -d $${FASHION_MNIST:-/usr/share/datasets/fashion-mnist} -e 3 -b 128 --lr 0.02 -p 2 --gpus 1
+	bin/troupe run examples/resnet.py -d $${FASHION_MNIST:-/usr/share/datasets/fashion-mnist} -e 3 -b 128 --lr 0.05 -p 2 --gpus 1
 
 bench: need ## benchmarks (PKG=./bench/... for rounds per second beside the bare actor library)
 	go test -vet=off -run '^$$' -bench . -benchmem $(PKG)
