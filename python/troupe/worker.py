@@ -72,6 +72,7 @@ class Worker:
         self._program = program
         self._broken = broken  # why there is no program
         self._threads = threads
+        torch.set_num_threads(threads)  # once: each call starts new threads, which costs 20 ms
         self._kept: Optional[Tuple[Request, Pristine]] = None  # what main() made, and for whom
         self._warned: Set[str] = set()
 
@@ -93,7 +94,8 @@ class Worker:
         self._control.sabotage = request.sabotage
         try:
             os.environ.update(request.env)
-            torch.set_num_threads(self._threads)
+            if torch.get_num_threads() != self._threads:  # the program has changed it
+                torch.set_num_threads(self._threads)
             self._run(invocation)
             return _sendable({"done": self._with_warnings(invocation, invocation.answer)})
         except BaseException as e:
