@@ -76,7 +76,7 @@ gpu: build needpy ## LeNet and ResNet on the first CUDA device (fails where ther
 	bin/troupe run examples/lenet.py -d $${FASHION_MNIST:-/usr/share/datasets/fashion-mnist} -e 3 -b 128 --lr 0.02 -p 2 --gpus 1
 	bin/troupe run examples/resnet.py -d $${FASHION_MNIST:-/usr/share/datasets/fashion-mnist} -e 3 -b 128 --lr 0.05 -p 2 --gpus 1
 
-bench: need ## benchmarks (PKG=./bench/... for rounds per second beside the bare actor library)
+bench: need needpy ## benchmarks (PKG=./bench/... for rounds per second beside the bare actor library)
 	go test -vet=off -run '^$$' -bench . -benchmem $(PKG)
 
 fuzz: need ## every fuzz test for a while (FUZZTIME=30s)
