@@ -20,6 +20,13 @@ def batches(x, y, batch):
         yield torch.from_numpy(x[rows]), torch.from_numpy(y[rows])
 
 
+def epoch(network, opt, source):
+    started = time.perf_counter()
+    for b in source:
+        step(network, opt, b)
+    return time.perf_counter() - started
+
+
 def main(path, batch, threads, epochs, items=None):
     torch.set_num_threads(int(threads))
     with np.load(path) as arrays:
@@ -28,15 +35,14 @@ def main(path, batch, threads, epochs, items=None):
     opt = optimizer(network, 0.01)
     dataset = Items()
     dataset.data, dataset.labels = x, y
-    for _ in range(int(epochs)):
-        started = time.perf_counter()
+
+    def source():
         if items:
-            source = DataLoader(dataset, int(batch), sampler=RandomSampler(dataset))
-        else:
-            source = batches(x, y, int(batch))
-        for b in source:
-            step(network, opt, b)
-        print(time.perf_counter() - started, flush=True)
+            return DataLoader(dataset, int(batch), sampler=RandomSampler(dataset))
+        return batches(x, y, int(batch))
+
+    for _ in range(int(epochs)):
+        print(epoch(network, opt, source()))
 
 
 main(*sys.argv[1:])
