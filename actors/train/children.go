@@ -60,7 +60,7 @@ func (j *job) onFunctionLost(ctx actor.Context, m *messages.FunctionLost) {
 // fail notes that an attempt failed whose invoker is well.
 func (j *job) fail(ctx actor.Context, attempt *messages.AttemptRef, failure *messages.Failure, ran time.Duration) {
 	if v, open := j.state.fail(attempt, failure, ran); open {
-		j.after(v, attempt)
+		j.after(v, attempt, failure)
 		if v.lost {
 			ctx.Stop(j.byFunc[attempt.GetFunction()])
 		}
@@ -78,7 +78,8 @@ func (j *job) onChildGone(pid *actor.PID) {
 	j.byFunc[c.function] = nil
 	if a := c.step.work[c.function]; a.running {
 		attempt := a.invoke.GetAttempt()
-		v, _ := j.state.fail(attempt, wire.Failure(fault.New("train.supervise", fault.Unavailable, "the invoker is gone")), 0)
-		j.after(v, attempt)
+		failure := wire.Failure(fault.New("train.supervise", fault.Unavailable, "the invoker is gone"))
+		v, _ := j.state.fail(attempt, failure, 0)
+		j.after(v, attempt, failure)
 	}
 }

@@ -118,14 +118,15 @@ func TestACrashIsTriedAgainAtOnceAndThenLater(t *testing.T) {
 }
 
 // Reported: user code raises in one function, its peers wait for it for ever,
-// and nobody sees the traceback. Here the event has it at once, and the second
-// raise ends the job with it.
+// and nobody sees the traceback. Here event and log have it at once, and the
+// second raise ends the job with it.
 func TestTheSecondRaiseEndsTheJobWithItsTrace(t *testing.T) {
 	s := newStage(t, 2, taskOf(2, func(task *messages.TrainTask) { task.Options.Retries = proto.Uint32(3) }))
 	round := s.begin()
 	s.fail(round[1], raise("division by zero"))
 	last := s.events[len(s.events)-1].GetFunctionFailed()
 	require.Equal(t, "line 7", last.GetFailure().GetTrace())
+	require.Equal(t, "line 7", s.log.All()[0].ContextMap()["trace"])
 	require.False(t, last.GetGivenUp())
 	s.fail(s.next()[0], raise("division by zero"))
 	require.NotNil(t, s.finished, "the job ends at once though function 0 still runs")

@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
@@ -41,6 +42,7 @@ type stage struct {
 	finished *messages.JobFinished // what the ParameterServer was told
 	released bool                  // the host was told to let go of everything
 	crash    any                   // why the job died; nil: it did not
+	log      *observer.ObservedLogs
 }
 
 // taskOf returns a task of one epoch of so many samples, batches of one, one
@@ -79,9 +81,10 @@ func newStageOf(t *testing.T, seed uint64, size *messages.JobSize, task *message
 	}
 	journal := s.sim.Spawn("journal", actor.PropsFromFunc(s.journal))
 	ref, start := &messages.JobRef{Id: "j", Incarnation: 2}, &messages.StartJob{JobId: "j", Task: task, Size: size, QueuedMs: 5}
-	log := zap.NewNop().WithOptions(zap.Development())
+	core, logged := observer.New(zap.WarnLevel)
+	s.log = logged
 	props := train.Props(ref, start, train.Deps{
-		Log: log, Rim: s.sim.Rim(), Space: s.space, Models: s.models,
+		Log: zap.New(core, zap.Development()), Rim: s.sim.Rim(), Space: s.space, Models: s.models,
 		Invoker:   actor.PropsFromFunc(s.invoker),
 		Host:      func(string) *actor.PID { return s.host.PID },
 		Scheduler: func() *actor.PID { return s.scheduler.PID },

@@ -39,24 +39,30 @@ func (j *job) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, p
 		attempt = c.step.work[c.function].invoke.GetAttempt()
 	}
 	v, open := j.state.fail(attempt, failure, ran)
-	if open {
-		err := wire.Error(failure)
-		j.log.Warn("function failed", zap.Uint32("epoch", attempt.GetEpoch()), zap.Uint32("round", attempt.GetRound()),
-			zap.Uint32("function", attempt.GetFunction()), zap.Uint32("attempt", attempt.GetAttempt()),
-			zap.Bool("given_up", v.lost), zap.Stringer("kind", fault.KindOf(err)), zap.Error(err))
-	}
 	if v.lost || v.fatal != nil {
 		supervisor.StopChildren(pid)
 	} else {
 		supervisor.RestartChildren(pid)
 	}
 	if open { // else an earlier attempt's failure came again, and the open attempt is repeated to the invoker
-		j.after(v, attempt)
+		j.after(v, attempt, failure)
 	}
 }
 
+// logFailure says what went wrong, with the traceback of the user's code.
+func (j *job) logFailure(attempt *messages.AttemptRef, failure *messages.Failure, v verdict) {
+	err, trace := wire.Error(failure), zap.Skip()
+	if failure.GetTrace() != "" {
+		trace = zap.String("trace", failure.GetTrace())
+	}
+	j.log.Warn("function failed", zap.Uint32("epoch", attempt.GetEpoch()), zap.Uint32("round", attempt.GetRound()),
+		zap.Uint32("function", attempt.GetFunction()), zap.Uint32("attempt", attempt.GetAttempt()),
+		zap.Bool("given_up", v.lost), zap.Stringer("kind", fault.KindOf(err)), zap.Error(err), trace)
+}
+
 // after has the job go on after a failure, now or when it is time to try again.
-func (j *job) after(v verdict, attempt *messages.AttemptRef) {
+func (j *job) after(v verdict, attempt *messages.AttemptRef, failure *messages.Failure) {
+	j.logFailure(attempt, failure, v)
 	if v.lost || v.fatal != nil {
 		j.deps.Rim.SendAfter(0, j.self, &childFailed{})
 		return

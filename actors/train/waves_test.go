@@ -3,6 +3,7 @@ package train_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -33,22 +34,30 @@ func TestFunctionsRunInWavesInTheOrderOfTheirIDs(t *testing.T) {
 	}
 }
 
-// A function that is tried again comes before those that have not run yet.
+// A function that is tried again comes before those that have not run yet; one
+// that waits for its time holds nobody up.
 func TestARetryComesBeforeHigherIDs(t *testing.T) {
-	s := newStageOf(t, 1, sizeOf(1, 4, 1), taskOf(4, func(task *messages.TrainTask) { task.Options.Retries = proto.Uint32(1) }))
-	round := s.begin()
-	require.Equal(t, []uint32{0}, functions(round))
-	s.finish(round...)
-	round = s.next()
-	require.Equal(t, []uint32{1}, functions(round))
-	s.fail(round[0], crash())
-	waiting := s.next() // its slot went to the next in line, or to itself
-	for len(waiting) > 0 {
-		s.finish(waiting...)
-		waiting = s.next()
+	s := newStageOf(t, 1, sizeOf(1, 4, 1), taskOf(4, func(task *messages.TrainTask) { task.Options.Retries = proto.Uint32(2) }))
+	running := s.begin()
+	next := func(function uint32, why string) {
+		running = s.next()
+		require.Equal(t, []uint32{function}, functions(running), why)
 	}
+	s.finish(running...)
+	next(1, "in order")
+	s.fail(running[0], crash())
+	next(1, "at once")
+	s.fail(running[0], crash())
+	next(2, "function 1 waits for its time")
+	s.sim.Advance(100 * time.Millisecond)
+	require.Empty(t, s.next(), "its time has come, but not its slot")
+	s.finish(running...)
+	next(1, "before function 3")
+	s.finish(running...)
+	next(3, "the last one")
+	s.finish(running...)
 	require.EqualValues(t, 4, s.end().GetEpochs()[0].GetSamples())
-	require.EqualValues(t, 1, s.finished.GetResult().GetRetries())
+	require.EqualValues(t, 2, s.finished.GetResult().GetRetries())
 }
 
 // Slots count at once, unlike N: more of them start what waits, and with fewer
@@ -83,7 +92,7 @@ func TestAFailedFunctionMovesToAnotherNode(t *testing.T) {
 	node := round[0].GetNode()
 	for range 2 {
 		s.fail(round[0], crash())
-		s.sim.Advance(100_000_000) // the back-off
+		s.sim.Advance(100 * time.Millisecond) // the back-off
 		round = s.next()
 		require.NotEqual(t, node, round[0].GetNode())
 		node = round[0].GetNode()
