@@ -60,14 +60,17 @@ func (j *job) logFailure(attempt *messages.AttemptRef, failure *messages.Failure
 		zap.Bool("given_up", v.lost), zap.Stringer("kind", fault.KindOf(err)), zap.Error(err), trace)
 }
 
-// after has the job go on after a failure, now or when it is time to try again.
+// after has the job go on after a failure: what is to be told is told and a
+// free slot used at once, and the assignment is tried again when it is time.
 func (j *job) after(v verdict, attempt *messages.AttemptRef, failure *messages.Failure) {
 	j.logFailure(attempt, failure, v)
-	if v.lost || v.fatal != nil {
-		j.deps.Rim.SendAfter(0, j.self, &childFailed{})
-		return
+	retry := !v.lost && v.fatal == nil
+	if retry {
+		j.deps.Rim.SendAfter(v.after, j.self, &retryDue{step: j.state.step, function: attempt.GetFunction(), attempt: attempt.GetAttempt()})
 	}
-	j.deps.Rim.SendAfter(v.after, j.self, &retryDue{step: j.state.step, function: attempt.GetFunction(), attempt: attempt.GetAttempt()})
+	if !retry || v.after > 0 {
+		j.deps.Rim.SendAfter(0, j.self, &childFailed{})
+	}
 }
 
 // failureOf reads what an invoker panicked with: its function's failure in an

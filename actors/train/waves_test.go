@@ -37,27 +37,31 @@ func TestFunctionsRunInWavesInTheOrderOfTheirIDs(t *testing.T) {
 // A function that is tried again comes before those that have not run yet; one
 // that waits for its time holds nobody up.
 func TestARetryComesBeforeHigherIDs(t *testing.T) {
-	s := newStageOf(t, 1, sizeOf(1, 4, 1), taskOf(4, func(task *messages.TrainTask) { task.Options.Retries = proto.Uint32(2) }))
-	running := s.begin()
-	next := func(function uint32, why string) {
-		running = s.next()
-		require.Equal(t, []uint32{function}, functions(running), why)
+	for seed := range testkit.Seeds(t, 20) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			s := newStageOf(t, seed, sizeOf(1, 4, 1), taskOf(4, func(task *messages.TrainTask) { task.Options.Retries = proto.Uint32(2) }))
+			running := s.begin()
+			next := func(function uint32, why string) {
+				running = s.next()
+				require.Equal(t, []uint32{function}, functions(running), why)
+			}
+			s.finish(running...)
+			next(1, "in order")
+			s.fail(running[0], crash())
+			next(1, "at once")
+			s.fail(running[0], crash())
+			next(2, "function 1 waits for its time")
+			s.sim.Advance(100 * time.Millisecond)
+			require.Empty(t, s.next(), "its time has come, but not its slot")
+			s.finish(running...)
+			next(1, "before function 3")
+			s.finish(running...)
+			next(3, "the last one")
+			s.finish(running...)
+			require.EqualValues(t, 4, s.end().GetEpochs()[0].GetSamples())
+			require.EqualValues(t, 2, s.finished.GetResult().GetRetries())
+		})
 	}
-	s.finish(running...)
-	next(1, "in order")
-	s.fail(running[0], crash())
-	next(1, "at once")
-	s.fail(running[0], crash())
-	next(2, "function 1 waits for its time")
-	s.sim.Advance(100 * time.Millisecond)
-	require.Empty(t, s.next(), "its time has come, but not its slot")
-	s.finish(running...)
-	next(1, "before function 3")
-	s.finish(running...)
-	next(3, "the last one")
-	s.finish(running...)
-	require.EqualValues(t, 4, s.end().GetEpochs()[0].GetSamples())
-	require.EqualValues(t, 2, s.finished.GetResult().GetRetries())
 }
 
 // Slots count at once, unlike N: more of them start what waits, and with fewer
