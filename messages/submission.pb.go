@@ -238,6 +238,69 @@ func (x *StopJobReply) GetFailure() *Failure {
 	return nil
 }
 
+// ResumeJob goes on with a job that has stopped, failed or lost its process.
+// Client to Scheduler, which answers with SubmitJobReply; a repeat with the same
+// key changes nothing. The job keeps its id and gets its next incarnation.
+type ResumeJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // unique to this request
+	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Task          *TrainTask             `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"` // as it was asked for, but for default_parallelism: N of the next round
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeJob) Reset() {
+	*x = ResumeJob{}
+	mi := &file_messages_submission_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeJob) ProtoMessage() {}
+
+func (x *ResumeJob) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_submission_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeJob.ProtoReflect.Descriptor instead.
+func (*ResumeJob) Descriptor() ([]byte, []int) {
+	return file_messages_submission_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ResumeJob) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ResumeJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *ResumeJob) GetTask() *TrainTask {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 var File_messages_submission_proto protoreflect.FileDescriptor
 
 const file_messages_submission_proto_rawDesc = "" +
@@ -254,7 +317,11 @@ const file_messages_submission_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"B\n" +
 	"\fStopJobReply\x122\n" +
-	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailureB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\"d\n" +
+	"\tResumeJob\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12.\n" +
+	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04taskB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_submission_proto_rawDescOnce sync.Once
@@ -268,24 +335,26 @@ func file_messages_submission_proto_rawDescGZIP() []byte {
 	return file_messages_submission_proto_rawDescData
 }
 
-var file_messages_submission_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_messages_submission_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_messages_submission_proto_goTypes = []any{
 	(*SubmitJob)(nil),      // 0: troupe.messages.SubmitJob
 	(*SubmitJobReply)(nil), // 1: troupe.messages.SubmitJobReply
 	(*StopJob)(nil),        // 2: troupe.messages.StopJob
 	(*StopJobReply)(nil),   // 3: troupe.messages.StopJobReply
-	(*TrainTask)(nil),      // 4: troupe.messages.TrainTask
-	(*Failure)(nil),        // 5: troupe.messages.Failure
+	(*ResumeJob)(nil),      // 4: troupe.messages.ResumeJob
+	(*TrainTask)(nil),      // 5: troupe.messages.TrainTask
+	(*Failure)(nil),        // 6: troupe.messages.Failure
 }
 var file_messages_submission_proto_depIdxs = []int32{
-	4, // 0: troupe.messages.SubmitJob.task:type_name -> troupe.messages.TrainTask
-	5, // 1: troupe.messages.SubmitJobReply.failure:type_name -> troupe.messages.Failure
-	5, // 2: troupe.messages.StopJobReply.failure:type_name -> troupe.messages.Failure
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 0: troupe.messages.SubmitJob.task:type_name -> troupe.messages.TrainTask
+	6, // 1: troupe.messages.SubmitJobReply.failure:type_name -> troupe.messages.Failure
+	6, // 2: troupe.messages.StopJobReply.failure:type_name -> troupe.messages.Failure
+	5, // 3: troupe.messages.ResumeJob.task:type_name -> troupe.messages.TrainTask
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_messages_submission_proto_init() }
@@ -301,7 +370,7 @@ func file_messages_submission_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_submission_proto_rawDesc), len(file_messages_submission_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

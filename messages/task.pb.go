@@ -191,6 +191,14 @@ type TrainOptions struct {
 	Env                map[string]string      `protobuf:"bytes,19,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`   // environment of a user's program
 	Init               string                 `protobuf:"bytes,20,opt,name=init,proto3" json:"init,omitempty"`                                                                           // a model's id or a .safetensors file to start from; "": none
 	InitPartial        bool                   `protobuf:"varint,21,opt,name=init_partial,json=initPartial,proto3" json:"init_partial,omitempty"`                                         // take of it what fits, leave the rest as the function made it
+	Clip               float64                `protobuf:"fixed64,22,opt,name=clip,proto3" json:"clip,omitempty"`                                                                         // most that the norm of a function's change may be; 0: no limit
+	GoalAccuracy       float64                `protobuf:"fixed64,23,opt,name=goal_accuracy,json=goalAccuracy,proto3" json:"goal_accuracy,omitempty"`                                     // percent that ends the job once reached; 0: none
+	Patience           uint32                 `protobuf:"varint,24,opt,name=patience,proto3" json:"patience,omitempty"`                                                                  // epochs without a better validation that end the job; 0: none
+	MaxTimeMs          uint64                 `protobuf:"varint,25,opt,name=max_time_ms,json=maxTimeMs,proto3" json:"max_time_ms,omitempty"`                                             // of training, all incarnations together, that ends the job; 0: none
+	Keep               string                 `protobuf:"bytes,26,opt,name=keep,proto3" json:"keep,omitempty"`                                                                           // best, last: which model becomes the result; "": last
+	Backup             *bool                  `protobuf:"varint,27,opt,name=backup,proto3,oneof" json:"backup,omitempty"`                                                                // run a straggler's assignment twice; unset: true
+	OnBadSamples       string                 `protobuf:"bytes,28,opt,name=on_bad_samples,json=onBadSamples,proto3" json:"on_bad_samples,omitempty"`                                     // fail, drop; "": fail
+	CheckpointEveryMs  uint64                 `protobuf:"varint,29,opt,name=checkpoint_every_ms,json=checkpointEveryMs,proto3" json:"checkpoint_every_ms,omitempty"`                     // 0: auto
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -372,6 +380,62 @@ func (x *TrainOptions) GetInitPartial() bool {
 	return false
 }
 
+func (x *TrainOptions) GetClip() float64 {
+	if x != nil {
+		return x.Clip
+	}
+	return 0
+}
+
+func (x *TrainOptions) GetGoalAccuracy() float64 {
+	if x != nil {
+		return x.GoalAccuracy
+	}
+	return 0
+}
+
+func (x *TrainOptions) GetPatience() uint32 {
+	if x != nil {
+		return x.Patience
+	}
+	return 0
+}
+
+func (x *TrainOptions) GetMaxTimeMs() uint64 {
+	if x != nil {
+		return x.MaxTimeMs
+	}
+	return 0
+}
+
+func (x *TrainOptions) GetKeep() string {
+	if x != nil {
+		return x.Keep
+	}
+	return ""
+}
+
+func (x *TrainOptions) GetBackup() bool {
+	if x != nil && x.Backup != nil {
+		return *x.Backup
+	}
+	return false
+}
+
+func (x *TrainOptions) GetOnBadSamples() string {
+	if x != nil {
+		return x.OnBadSamples
+	}
+	return ""
+}
+
+func (x *TrainOptions) GetCheckpointEveryMs() uint64 {
+	if x != nil {
+		return x.CheckpointEveryMs
+	}
+	return 0
+}
+
 // ChaosPlan breaks functions on purpose: shares in [0, 1] of the attempts.
 // Whether an attempt is broken depends on (seed, epoch, round, function,
 // attempt) only.
@@ -382,6 +446,11 @@ type ChaosPlan struct {
 	Nan           float64                `protobuf:"fixed64,3,opt,name=nan,proto3" json:"nan,omitempty"`
 	Slow          float64                `protobuf:"fixed64,4,opt,name=slow,proto3" json:"slow,omitempty"`
 	Seed          uint64                 `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`
+	Freeze        float64                `protobuf:"fixed64,6,opt,name=freeze,proto3" json:"freeze,omitempty"`                                // share of attempts whose process is stopped (SIGSTOP)
+	Corrupt       float64                `protobuf:"fixed64,7,opt,name=corrupt,proto3" json:"corrupt,omitempty"`                              // share of attempts whose answer's file is damaged
+	DiskFull      float64                `protobuf:"fixed64,8,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`            // share of attempts that find no room for their answer
+	CrashJob      float64                `protobuf:"fixed64,9,opt,name=crash_job,json=crashJob,proto3" json:"crash_job,omitempty"`            // share of rounds after whose merge the TrainJob crashes
+	StoreDownMs   uint64                 `protobuf:"varint,10,opt,name=store_down_ms,json=storeDownMs,proto3" json:"store_down_ms,omitempty"` // for how long the store refuses the job, once its first merge is done
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -451,6 +520,41 @@ func (x *ChaosPlan) GetSeed() uint64 {
 	return 0
 }
 
+func (x *ChaosPlan) GetFreeze() float64 {
+	if x != nil {
+		return x.Freeze
+	}
+	return 0
+}
+
+func (x *ChaosPlan) GetCorrupt() float64 {
+	if x != nil {
+		return x.Corrupt
+	}
+	return 0
+}
+
+func (x *ChaosPlan) GetDiskFull() float64 {
+	if x != nil {
+		return x.DiskFull
+	}
+	return 0
+}
+
+func (x *ChaosPlan) GetCrashJob() float64 {
+	if x != nil {
+		return x.CrashJob
+	}
+	return 0
+}
+
+func (x *ChaosPlan) GetStoreDownMs() uint64 {
+	if x != nil {
+		return x.StoreDownMs
+	}
+	return 0
+}
+
 var File_messages_task_proto protoreflect.FileDescriptor
 
 const file_messages_task_proto_rawDesc = "" +
@@ -471,7 +575,7 @@ const file_messages_task_proto_rawDesc = "" +
 	" \x01(\x04R\vtestSamples\x12#\n" +
 	"\rdataset_label\x18\f \x01(\tR\fdatasetLabel\x12,\n" +
 	"\x12dataset_test_share\x18\r \x01(\x01R\x10datasetTestShare\x12)\n" +
-	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\"\x93\a\n" +
+	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\"\x9a\t\n" +
 	"\fTrainOptions\x12/\n" +
 	"\x13default_parallelism\x18\x01 \x01(\rR\x12defaultParallelism\x12'\n" +
 	"\x0fmin_parallelism\x18\x02 \x01(\rR\x0eminParallelism\x12'\n" +
@@ -494,7 +598,15 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x06warmup\x18\x12 \x01(\x01R\x06warmup\x128\n" +
 	"\x03env\x18\x13 \x03(\v2&.troupe.messages.TrainOptions.EnvEntryR\x03env\x12\x12\n" +
 	"\x04init\x18\x14 \x01(\tR\x04init\x12!\n" +
-	"\finit_partial\x18\x15 \x01(\bR\vinitPartial\x1a7\n" +
+	"\finit_partial\x18\x15 \x01(\bR\vinitPartial\x12\x12\n" +
+	"\x04clip\x18\x16 \x01(\x01R\x04clip\x12#\n" +
+	"\rgoal_accuracy\x18\x17 \x01(\x01R\fgoalAccuracy\x12\x1a\n" +
+	"\bpatience\x18\x18 \x01(\rR\bpatience\x12\x1e\n" +
+	"\vmax_time_ms\x18\x19 \x01(\x04R\tmaxTimeMs\x12\x12\n" +
+	"\x04keep\x18\x1a \x01(\tR\x04keep\x12\x1b\n" +
+	"\x06backup\x18\x1b \x01(\bH\x02R\x06backup\x88\x01\x01\x12$\n" +
+	"\x0eon_bad_samples\x18\x1c \x01(\tR\fonBadSamples\x12.\n" +
+	"\x13checkpoint_every_ms\x18\x1d \x01(\x04R\x11checkpointEveryMs\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
@@ -504,13 +616,20 @@ const file_messages_task_proto_rawDesc = "" +
 	"\n" +
 	"\b_shuffleB\n" +
 	"\n" +
-	"\b_retries\"m\n" +
+	"\b_retriesB\t\n" +
+	"\a_backup\"\xfd\x01\n" +
 	"\tChaosPlan\x12\x12\n" +
 	"\x04kill\x18\x01 \x01(\x01R\x04kill\x12\x12\n" +
 	"\x04hang\x18\x02 \x01(\x01R\x04hang\x12\x10\n" +
 	"\x03nan\x18\x03 \x01(\x01R\x03nan\x12\x12\n" +
 	"\x04slow\x18\x04 \x01(\x01R\x04slow\x12\x12\n" +
-	"\x04seed\x18\x05 \x01(\x04R\x04seedB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\x04seed\x18\x05 \x01(\x04R\x04seed\x12\x16\n" +
+	"\x06freeze\x18\x06 \x01(\x01R\x06freeze\x12\x18\n" +
+	"\acorrupt\x18\a \x01(\x01R\acorrupt\x12\x1b\n" +
+	"\tdisk_full\x18\b \x01(\x01R\bdiskFull\x12\x1b\n" +
+	"\tcrash_job\x18\t \x01(\x01R\bcrashJob\x12\"\n" +
+	"\rstore_down_ms\x18\n" +
+	" \x01(\x04R\vstoreDownMsB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_task_proto_rawDescOnce sync.Once
