@@ -259,6 +259,7 @@ type Best struct {
 	Accuracy      *float64               `protobuf:"fixed64,2,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"` // percent
 	Loss          float64                `protobuf:"fixed64,3,opt,name=loss,proto3" json:"loss,omitempty"`
 	Model         *TensorRef             `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"` // unset unless keep is best
+	ModelVersion  uint64                 `protobuf:"varint,5,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,6 +320,13 @@ func (x *Best) GetModel() *TensorRef {
 		return x.Model
 	}
 	return nil
+}
+
+func (x *Best) GetModelVersion() uint64 {
+	if x != nil {
+		return x.ModelVersion
+	}
+	return 0
 }
 
 // JobHistory is what a job has done in all its incarnations.
@@ -618,12 +626,13 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\x06result\x18\x10 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x1aY\n" +
 	"\x0fOptimizersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05value:\x028\x01\"\x90\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05value:\x028\x01\"\xb5\x01\n" +
 	"\x04Best\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x1f\n" +
 	"\baccuracy\x18\x02 \x01(\x01H\x00R\baccuracy\x88\x01\x01\x12\x12\n" +
 	"\x04loss\x18\x03 \x01(\x01R\x04loss\x120\n" +
-	"\x05model\x18\x04 \x01(\v2\x1a.troupe.messages.TensorRefR\x05modelB\v\n" +
+	"\x05model\x18\x04 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x12#\n" +
+	"\rmodel_version\x18\x05 \x01(\x04R\fmodelVersionB\v\n" +
 	"\t_accuracy\"\xd3\x03\n" +
 	"\n" +
 	"JobHistory\x124\n" +

@@ -165,6 +165,7 @@ type StartJob struct {
 	Task          *TrainTask             `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // resolved
 	Size          *JobSize               `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
 	QueuedMs      uint64                 `protobuf:"varint,4,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"` // time from submission to this decision
+	Key           string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`                            // of the submission or resume that this start follows: an ended job starts again for a new one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -225,6 +226,13 @@ func (x *StartJob) GetQueuedMs() uint64 {
 		return x.QueuedMs
 	}
 	return 0
+}
+
+func (x *StartJob) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 // StartJobReply answers StartJob.
@@ -688,12 +696,13 @@ const file_messages_scheduling_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
 	"\vparallelism\x18\x03 \x01(\rR\vparallelism\x122\n" +
 	"\x06grants\x18\x04 \x03(\v2\x1a.troupe.messages.SlotGrantR\x06grants\x12\x1a\n" +
-	"\bhopeless\x18\x05 \x01(\bR\bhopeless\"\x9c\x01\n" +
+	"\bhopeless\x18\x05 \x01(\bR\bhopeless\"\xae\x01\n" +
 	"\bStartJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12.\n" +
 	"\x04task\x18\x02 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12,\n" +
 	"\x04size\x18\x03 \x01(\v2\x18.troupe.messages.JobSizeR\x04size\x12\x1b\n" +
-	"\tqueued_ms\x18\x04 \x01(\x04R\bqueuedMs\"\xd0\x01\n" +
+	"\tqueued_ms\x18\x04 \x01(\x04R\bqueuedMs\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\"\xd0\x01\n" +
 	"\rStartJobReply\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12,\n" +
