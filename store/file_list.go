@@ -42,6 +42,52 @@ func (f *File) List(ctx context.Context, prefix string) iter.Seq2[Object, error]
 	}
 }
 
+// Folders implements Store. A folder without an object, where a writer is just
+// at work or was killed, is not there.
+func (f *File) Folders(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	const op = "store.folders"
+	return func(yield func(string, error) bool) {
+		if err := checkFolder(prefix); err != nil {
+			yield("", err)
+			return
+		}
+		root, err := f.openRoot(ctx, op, prefix)
+		if err == nil {
+			err = walk(ctx, root, path.Clean(prefix+"."), func(key string, entry fs.DirEntry) error {
+				if !entry.IsDir() || refusePart(entry.Name()) != "" {
+					return fs.SkipDir
+				}
+				if there, err := holdsObject(ctx, root, key); err != nil || !there {
+					return cmp.Or(err, fs.SkipDir)
+				}
+				if !yield(entry.Name(), nil) {
+					return fs.SkipAll
+				}
+				return fs.SkipDir
+			})
+		}
+		switch {
+		case err == nil, errors.Is(err, fs.SkipAll), fault.KindOf(err) == fault.NotFound:
+		case ctx.Err() != nil:
+			yield("", fault.New(op, fault.Unavailable, "list %q: %w", prefix, ctx.Err()))
+		default:
+			yield("", f.unavailable(op, prefix, err))
+		}
+	}
+}
+
+// holdsObject reports whether there is an object below dir.
+func holdsObject(ctx context.Context, root *os.Root, dir string) (bool, error) {
+	found := false
+	err := walk(ctx, root, dir, func(key string, entry fs.DirEntry) error {
+		return visit(key, dir+"/", entry, func(Object, error) bool { found = true; return false })
+	})
+	if errors.Is(err, fs.SkipAll) {
+		err = nil
+	}
+	return found, err
+}
+
 // visit yields one file if it is an object under prefix, and says which
 // folders to leave out.
 func visit(key, prefix string, entry fs.DirEntry, yield func(Object, error) bool) error {

@@ -69,3 +69,11 @@ func refusePart(part string) string {
 	}
 	return ""
 }
+
+// checkFolder is checkPrefix for what Folders takes.
+func checkFolder(prefix string) error {
+	if prefix != "" && !strings.HasSuffix(prefix, "/") {
+		return fault.New("store.folders", fault.Invalid, "prefix %q does not end with /", prefix)
+	}
+	return checkPrefix(prefix)
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"path"
+	"strings"
 	"sync"
 
 	"gocloud.dev/blob"
@@ -181,6 +182,33 @@ func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[Object, error] 
 				return
 			}
 			if !yield(Object{Key: o.Key, Size: o.Size, ModTime: o.ModTime}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Folders implements Store.
+func (m *Mem) Folders(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if err := checkFolder(prefix); err != nil {
+			yield("", err)
+			return
+		}
+		objects := m.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
+		for {
+			o, err := objects.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield("", memFault(ctx, "store.folders", prefix, err))
+				return
+			}
+			if o.IsDir && !yield(strings.TrimSuffix(o.Key[len(prefix):], "/"), nil) {
 				return
 			}
 		}

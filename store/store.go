@@ -3,7 +3,8 @@
 //
 // Two drivers: file (our own: a folder that several processes may share) and
 // mem (one process, for tests). store/storetest holds what both must do;
-// store/dataset and store/model are the catalogs on top.
+// store/dataset, store/function, store/model and store/job are the catalogs on
+// top.
 package store
 
 import (
@@ -46,6 +47,11 @@ type Store interface {
 	// bytewise order of their keys. It ends after the first error. An object
 	// that comes or goes during the walk may or may not be seen.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
+	// Folders yields the names of the folders right below prefix, which is ""
+	// or ends with "/": of what is there under prefix+name+"/". It is in
+	// bytewise order of name+"/", without the slash, and looks no deeper than
+	// it must. Otherwise as List.
+	Folders(ctx context.Context, prefix string) iter.Seq2[string, error]
 	// Delete removes an object. Deleting what is not there is no error.
 	Delete(ctx context.Context, key string) error
 	// Stat describes an object.

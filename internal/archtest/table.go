@@ -20,7 +20,7 @@ type rule struct {
 // importTable is the law. A package that no rule matches may not exist; what no
 // rule grants is forbidden. So nobody imports cmd, bench or examples.
 func importTable() []rule {
-	leaves := []string{"internal/fault", "internal/wire", "internal/invariant", "internal/task", "messages", "tensor", "config"}
+	leaves := []string{"internal/fault", "internal/wire", "internal/invariant", "internal/failpoint", "internal/task", "messages", "tensor", "config"}
 	seams := []string{"store/...", "functions/...", "plane/..."}
 	public := slices.Concat([]string{"messages", "tensor", "config", "actors/...", "cluster/...", "sim/..."}, seams)
 	return []rule{
@@ -28,6 +28,7 @@ func importTable() []rule {
 		{packages: "python"},
 		{packages: "internal/fault"},
 		{packages: "internal/invariant"},
+		{packages: "internal/failpoint"},
 		{packages: "internal/archtest"},
 		{packages: "internal/mutants/..."},
 		{packages: "internal/wire", may: []string{"internal/fault", "messages", "plane"}}, // plane.Ref is the twin of TensorRef
@@ -35,7 +36,7 @@ func importTable() []rule {
 		{packages: "config", may: []string{"internal/fault"}},
 		{packages: "tensor/...", may: []string{"internal/fault"}},
 
-		{packages: "store/...", may: []string{"internal/fault", "config", "tensor"}},
+		{packages: "store/...", may: []string{"internal/fault", "internal/failpoint", "config", "tensor"}},
 		{packages: "plane/...", may: []string{"internal/fault", "config", "tensor"}},
 		{packages: "functions/...", may: []string{"internal/fault", "config", "tensor"}},
 		{packages: "functions/python/...", may: []string{"internal/fault", "config", "tensor", "functions", "python"}},

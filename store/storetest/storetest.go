@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"prefixes", testPrefixes},
 		{"list order", testList},
 		{"list stops when asked", testListBreak},
+		{"folders", testFolders},
 		{"only the first of two conditional puts wins", testPutIfAbsent},
 		{"of many concurrent conditional puts one wins", testClaims},
 		{"a failed write leaves nothing", testFailedWrite},
@@ -257,6 +258,47 @@ func testListBreak(t *testing.T, s store.Store) {
 	require.Empty(t, list(t, s, ""))
 }
 
+func testFolders(t *testing.T, s store.Store) {
+	folders := func(prefix string) []string {
+		names := []string{}
+		for name, err := range s.Folders(t.Context(), prefix) {
+			require.NoError(t, err)
+			names = append(names, name)
+		}
+		return names
+	}
+	require.Empty(t, folders(""))
+	for _, key := range []string{"jobs/b/task", "jobs/b/deep/er/x", "jobs/a/1/2/3", "jobs/a-/x", "jobs/c", "top", "models/x"} {
+		put(t, s, key, "")
+	}
+	for prefix, want := range map[string][]string{
+		"":              {"jobs", "models"},
+		"jobs/":         {"a-", "a", "b"}, // "a-/" < "a/"
+		"jobs/a/":       {"1"},
+		"jobs/b/":       {"deep"},
+		"jobs/b/deep/":  {"er"},
+		"jobs/a/1/2/":   {},
+		"jobs/c/":       {},
+		"jobs/missing/": {},
+	} {
+		require.Equal(t, want, folders(prefix), "prefix %q", prefix)
+	}
+	for range s.Folders(t.Context(), "") {
+		break
+	}
+	require.Error(t, s.Put(t.Context(), "jobs/d/half", func(io.Writer) error {
+		require.Equal(t, []string{"a-", "a", "b"}, folders("jobs/"), "a folder comes with its first object")
+		return errors.New("no")
+	}))
+	require.NoError(t, s.Delete(t.Context(), "jobs/a/1/2/3"))
+	require.Equal(t, []string{"a-", "b"}, folders("jobs/"))
+	for _, prefix := range []string{"jobs", "/", "../", "a//", "nul\x00/"} {
+		for _, err := range s.Folders(t.Context(), prefix) {
+			requireKind(t, fault.Invalid, err)
+		}
+	}
+}
+
 func testPutIfAbsent(t *testing.T, s store.Store) {
 	require.NoError(t, s.PutIfAbsent(t.Context(), "leader/1/claim", text("first")))
 	requireKind(t, fault.Conflict, s.PutIfAbsent(t.Context(), "leader/1/claim", text("second")))
@@ -456,6 +498,9 @@ func testContext(t *testing.T, s store.Store) {
 	for _, err := range s.List(ctx, "") {
 		requireKind(t, fault.Unavailable, err)
 	}
+	for _, err := range s.Folders(ctx, "") {
+		requireKind(t, fault.Unavailable, err)
+	}
 	require.Equal(t, "x", get(t, s, "k"))
 	require.Equal(t, []string{"k"}, list(t, s, ""))
 }
@@ -477,4 +522,9 @@ func testClosed(t *testing.T, s store.Store) {
 		n++
 	}
 	require.Equal(t, 1, n)
+	for _, err := range s.Folders(t.Context(), "") {
+		requireKind(t, fault.Unavailable, err)
+		n++
+	}
+	require.Equal(t, 2, n)
 }

@@ -1,0 +1,159 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
+)
+
+const (
+	folder  = "jobs/"
+	maxTask = 16 << 20 // bytes
+)
+
+// Catalog gives access to the jobs of a store. It is safe for concurrent use,
+// beside other processes too. A process has one: what its owners gave up is
+// remembered here.
+type Catalog struct {
+	store store.Store
+
+	mu      sync.Mutex
+	givenUp map[string]givenUp // by job: the highest claim that was
+}
+
+// givenUp names a claim whose owner, in this process, is done with it.
+type givenUp struct {
+	incarnation uint64
+	token       string
+}
+
+// New returns the catalog of a store, which stays the caller's to close.
+func New(s store.Store) *Catalog { return &Catalog{store: s, givenUp: map[string]givenUp{}} }
+
+// Create stores what was asked of a new job, once and for all. The same bytes
+// again change nothing. Conflict: the id has another task; Invalid: the id, or
+// task is no JSON.
+func (c *Catalog) Create(ctx context.Context, id string, task json.RawMessage) error {
+	const op = "job.create"
+	if err := checkID(op, id); err != nil {
+		return err
+	}
+	if !json.Valid(task) || len(task) > maxTask {
+		return fault.New(op, fault.Invalid, "job %s: its task, of %d bytes, is no JSON of at most %d", id, len(task), maxTask)
+	}
+	err := c.store.PutIfAbsent(ctx, taskKey(id), func(w io.Writer) error {
+		_, err := w.Write(task)
+		return err
+	})
+	if fault.KindOf(err) == fault.Conflict {
+		there, rerr := c.read(ctx, taskKey(id), maxTask)
+		switch {
+		case rerr != nil:
+			err = rerr
+		case bytes.Equal(there, task):
+			err = nil
+		default:
+			return fault.New(op, fault.Conflict, "job %s exists, with another task", id)
+		}
+	}
+	if err != nil {
+		return fault.New(op, fault.KindOf(err), "create job %s: %w", id, err)
+	}
+	return nil
+}
+
+// Task returns what was asked of a job, as Create got it. NotFound; Corrupt:
+// it is no JSON any more.
+func (c *Catalog) Task(ctx context.Context, id string) (json.RawMessage, error) {
+	const op = "job.task"
+	if err := checkID(op, id); err != nil {
+		return nil, err
+	}
+	task, err := c.read(ctx, taskKey(id), maxTask)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return nil, c.noJob(op, id)
+	case err != nil:
+		return nil, fault.New(op, fault.KindOf(err), "task of job %s: %w", id, err)
+	case !json.Valid(task):
+		return nil, fault.New(op, fault.Corrupt, "%s is damaged: it is no JSON. Submit the job anew", c.store.URL(taskKey(id)))
+	}
+	return task, nil
+}
+
+// IDs returns the ids of all jobs, ascending: ULIDs ascend in time.
+func (c *Catalog) IDs(ctx context.Context) ([]string, error) {
+	ids := []string{}
+	for id, err := range c.store.Folders(ctx, folder) {
+		if err != nil {
+			return nil, fault.New("job.ids", fault.KindOf(err), "list jobs: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids) // folders come in another order where one is the start of another
+	return ids, nil
+}
+
+func (c *Catalog) noJob(op, id string) error {
+	return fault.New(op, fault.NotFound, "no job %s in %s: check the id, and that this is the store it was started with", id, c.store.URL(folder))
+}
+
+// read returns an object of at most limit bytes; what is longer is cut there.
+func (c *Catalog) read(ctx context.Context, key string, limit int64) ([]byte, error) {
+	r, err := c.store.Get(ctx, key, 0, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fault.New("job.read", fault.Unavailable, "read %s: %w", key, err)
+	}
+	return b, nil
+}
+
+// incarnations returns the numbers under which there is anything, ascending.
+func (c *Catalog) incarnations(ctx context.Context, id string) ([]uint64, error) {
+	numbers := []uint64{}
+	for name, err := range c.store.Folders(ctx, jobFolder(id)+"incarnations/") {
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(name, 10, 64)
+		if err == nil && n > 0 && strconv.FormatUint(n, 10) == name {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+func jobFolder(id string) string { return folder + id + "/" }
+
+func taskKey(id string) string { return jobFolder(id) + "task.json" }
+
+// key is that of an object of an incarnation.
+func key(id string, n uint64, name string) string {
+	return jobFolder(id) + "incarnations/" + strconv.FormatUint(n, 10) + "/" + name
+}
+
+// checkID refuses ids that are no single part of a key: letters, digits, "_"
+// and "-", at most 64.
+func checkID(op, id string) error {
+	if id == "" || len(id) > 64 {
+		return fault.New(op, fault.Invalid, "job id %.70q has %d characters, want 1 to 64", id, len(id))
+	}
+	for _, r := range id {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' {
+			return fault.New(op, fault.Invalid, "job id %q has the character %q: want letters, digits, _ and -", id, r)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,2 @@
+// Package job is the catalog of jobs.
+package job

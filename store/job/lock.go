@@ -1,0 +1,92 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
+)
+
+// lock is an exclusive flock on a file of the store. The kernel frees it with
+// the process, however that ends.
+type lock struct{ file *os.File }
+
+// newLock makes and locks the file of a claim to be. It returns nil where
+// files of the store cannot be locked: there beats alone tell who lives.
+func (c *Catalog) newLock(ctx context.Context, id string, n uint64, token string) (*lock, error) {
+	name := key(id, n, lockPrefix+token)
+	path, ok := c.path(name)
+	if !ok {
+		return nil, nil
+	}
+	if err := c.store.PutIfAbsent(ctx, name, func(io.Writer) error { return nil }); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fault.New("job.claim", fault.Unavailable, "open the lock: %w", err)
+	}
+	if err := flock(file, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, c.store.Delete(ctx, name)
+	}
+	return &lock{file}, nil
+}
+
+// release frees the lock; that of nil does nothing.
+func (l *lock) release() error {
+	if l == nil {
+		return nil
+	}
+	// Closing alone would leave it to a child that was forked and has not yet
+	// called exec.
+	err := flock(l.file, unix.LOCK_UN)
+	if cerr := l.file.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fault.New("job.release", fault.Unavailable, "release the lock: %w", err)
+	}
+	return nil
+}
+
+// isFree reports whether nobody holds the lock of that key. It asks for a
+// shared lock, so that those who ask do not mistake each other for the owner.
+// What cannot be asked is not free.
+func (c *Catalog) isFree(name string) bool {
+	path, ok := c.path(name)
+	if !ok {
+		return false
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	if flock(file, unix.LOCK_SH|unix.LOCK_NB) != nil {
+		return false
+	}
+	_ = flock(file, unix.LOCK_UN)
+	return true
+}
+
+func (c *Catalog) path(name string) (string, bool) {
+	l, ok := c.store.(store.Localizer)
+	if !ok {
+		return "", false
+	}
+	return l.Path(name)
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/troupe-ml/troupe/internal/failpoint"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// saves is what a claim knows of its own folder, to which nobody else writes.
+type saves struct {
+	sync.Mutex
+	files    map[string]File // that may be there; Bytes -1: not known to be whole
+	state    saved           // state.json
+	previous saved           // previous.json
+	alone    bool            // lower incarnations are pruned
+}
+
+// saved is a state in the store.
+type saved struct {
+	object []byte // nil: none
+	files  []File
+	tried  *saved // what may be there instead: its write failed. nil: nothing
+}
+
+// is reports whether the store is known to hold that object.
+func (s *saved) is(object []byte) bool { return s.tried == nil && bytes.Equal(s.object, object) }
+
+// settle finds out what is there after a write that failed.
+func (s *saved) settle(ctx context.Context, c *Catalog, key string) {
+	if s.tried == nil {
+		return
+	}
+	switch object, err := c.read(ctx, key, maxState); {
+	case err == nil && bytes.Equal(object, s.tried.object):
+		*s = *s.tried
+	case err == nil && bytes.Equal(object, s.object), fault.KindOf(err) == fault.NotFound && s.object == nil:
+		s.tried = nil
+	}
+}
+
+// before chooses what previous.json is to be beside next: the newest state;
+// but the one before that if it shares fewer files with next, as when a job
+// saves again before its model has changed. One damaged file shall not cost
+// both.
+func (s *saves) before(next saved) saved {
+	if s.previous.object != nil && shared(next, s.previous) < shared(next, s.state) {
+		return s.previous
+	}
+	return s.state
+}
+
+// shared counts the files that two states have in common.
+func shared(a, b saved) int {
+	names, n := map[string]bool{}, 0
+	for _, f := range a.files {
+		names[f.Name] = true
+	}
+	for _, f := range b.files {
+		if names[f.Name] {
+			n++
+		}
+	}
+	return n
+}
+
+// pruneAhead makes room before a Save: what an earlier one wrote that failed
+// before its state was there.
+func (c *Claim) pruneAhead(ctx context.Context, next []Source) {
+	if c.saves.state.tried != nil {
+		return // that state may be there
+	}
+	keep := map[string]bool{}
+	for _, f := range next {
+		keep[f.Name] = true
+	}
+	c.pruneOwn(ctx, keep)
+}
+
+// prune removes what nobody needs beside the two states. Only the owner may:
+// a later one loads after it has claimed, and then finds what these two name.
+func (c *Claim) prune(ctx context.Context) {
+	c.pruneOwn(ctx, map[string]bool{})
+	if c.saves.previous.object != nil && !c.saves.alone {
+		c.saves.alone = c.catalog.pruneBelow(ctx, c.id, c.incarnation) == nil
+	}
+}
+
+// pruneOwn removes the files of this claim that are not in keep, nor in one of
+// the two states. keep becomes all of these.
+func (c *Claim) pruneOwn(ctx context.Context, keep map[string]bool) {
+	for _, s := range []saved{c.saves.state, c.saves.previous} {
+		for _, f := range s.files {
+			keep[f.Name] = true
+		}
+	}
+	for name := range c.saves.files {
+		if !keep[name] && c.catalog.remove(ctx, key(c.id, c.incarnation, name)) == nil {
+			delete(c.saves.files, name)
+		}
+	}
+}
+
+// pruneBelow removes what the incarnations below n left, but for their claims,
+// which keep the numbers taken, and what is not of this package.
+func (c *Catalog) pruneBelow(ctx context.Context, id string, n uint64) error {
+	numbers, err := c.incarnations(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, lower := range numbers {
+		if lower >= n {
+			break
+		}
+		var keys []string
+		for o, err := range c.store.List(ctx, key(id, lower, "")) {
+			if err != nil {
+				return err
+			}
+			switch name := path.Base(o.Key); {
+			case name == stateName, name == previousName:
+				keys = append([]string{o.Key}, keys...) // first: no state shall name what is gone
+			case name == beatName, strings.HasPrefix(name, lockPrefix), strings.HasSuffix(name, fileExt):
+				keys = append(keys, o.Key)
+			}
+		}
+		for _, k := range keys {
+			if err := c.remove(ctx, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Catalog) remove(ctx context.Context, key string) error {
+	if err := failpoint.Pass("job.prune"); err != nil {
+		return fault.New("job.prune", fault.Unavailable, "%w", err)
+	}
+	return c.store.Delete(ctx, key)
+}

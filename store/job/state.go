@@ -1,0 +1,218 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+const (
+	stateName    = "state.json"
+	previousName = "previous.json"
+
+	maxState = 256 << 20 // bytes
+)
+
+// State is a complete state of a job.
+type State struct {
+	Incarnation uint64 // that saved it
+	Doc         json.RawMessage
+	Files       []File
+}
+
+// File is a file that a state names.
+type File struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	Digest uint64 `json:"digest,string"` // xxhash64
+}
+
+// head is the first line of a state object, about all that follows it.
+type head struct {
+	Digest uint64 `json:"digest,string"` // xxhash64
+}
+
+// body is the rest.
+type body struct {
+	Job         string          `json:"job"`
+	Incarnation uint64          `json:"incarnation"`
+	Files       []File          `json:"files"`
+	Doc         json.RawMessage `json:"doc"`
+}
+
+// encode returns the object of a state.
+func encode(b body) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(b); err != nil {
+		return nil, err
+	}
+	h, err := json.Marshal(head{Digest: xxhash.Sum64(text.Bytes())})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(h, []byte("\n"), text.Bytes()), nil
+}
+
+// decode reads the object of a state of that job and incarnation. Any change of
+// a byte, and any cut, is Corrupt.
+func decode(object []byte, id string, n uint64) (body, error) {
+	line, text, _ := bytes.Cut(object, []byte("\n"))
+	var h head
+	if err := json.Unmarshal(line, &h); err != nil {
+		return body{}, corrupt("its first line: %w", err)
+	}
+	if got := xxhash.Sum64(text); got != h.Digest {
+		return body{}, corrupt("its text has the digest %016x, not %016x", got, h.Digest)
+	}
+	var b body
+	if err := json.Unmarshal(text, &b); err != nil {
+		return body{}, corrupt("its text: %w", err)
+	}
+	if b.Job != id || b.Incarnation != n {
+		return body{}, corrupt("it is that of job %q, incarnation %d", b.Job, b.Incarnation)
+	}
+	for _, f := range b.Files {
+		if err := checkName("job.load", f.Name); err != nil || f.Bytes < 0 {
+			return body{}, corrupt("it names the file %q of %d bytes", f.Name, f.Bytes)
+		}
+	}
+	return b, nil
+}
+
+func corrupt(format string, args ...any) error {
+	return fault.New("job.load", fault.Corrupt, format, args...)
+}
+
+// Load returns the newest whole state of a job: that of the highest incarnation
+// that has one. A state is whole if its object and every file that it names
+// have the digests of when they were saved; all of them are read for that.
+// Where the newest is damaged the one before it counts.
+//
+// A nil State without an error: none was saved yet. Corrupt: some were, and
+// none is whole, naming what is wrong with each. Who is not the owner may see a
+// state go while it looks, and get one that is older by then.
+func (c *Catalog) Load(ctx context.Context, id string) (*State, error) {
+	const op = "job.load"
+	if err := checkID(op, id); err != nil {
+		return nil, err
+	}
+	numbers, err := c.incarnations(ctx, id)
+	if err != nil {
+		return nil, fault.New(op, fault.KindOf(err), "load job %s: %w", id, err)
+	}
+	var damage error
+	for _, n := range slices.Backward(numbers) {
+		for _, name := range []string{stateName, previousName} {
+			state, err := c.load(ctx, id, n, name)
+			if err == nil && state == nil {
+				continue // not there
+			}
+			if err == nil {
+				return state, nil
+			}
+			if kind := fault.KindOf(err); kind != fault.Corrupt {
+				return nil, fault.New(op, kind, "load job %s: %w", id, err)
+			}
+			damage = joinDamage(damage, err)
+		}
+	}
+	if damage != nil {
+		return nil, fault.New(op, fault.Corrupt, "no state of job %s is whole: %w: start it anew", id, damage)
+	}
+	return nil, nil
+}
+
+func joinDamage(a, b error) error {
+	if a == nil {
+		return b
+	}
+	return fmt.Errorf("%w; %w", a, b)
+}
+
+// load reads one state and checks its files. A nil State without an error: it
+// is not there. Corrupt names the object at fault.
+func (c *Catalog) load(ctx context.Context, id string, n uint64, name string) (*State, error) {
+	object, err := c.read(ctx, key(id, n, name), maxState)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := decode(object, id, n)
+	if err != nil {
+		return nil, corrupt("%s is damaged: %w", key(id, n, name), err)
+	}
+	for _, f := range b.Files {
+		if err := c.verify(ctx, id, n, f); err != nil {
+			return nil, err
+		}
+	}
+	return &State{Incarnation: n, Doc: b.Doc, Files: b.Files}, nil
+}
+
+// verify reads a file through. One that is missing is Corrupt: a state names it.
+func (c *Catalog) verify(ctx context.Context, id string, n uint64, f File) error {
+	r, err := c.OpenFile(ctx, id, n, f)
+	if fault.KindOf(err) == fault.NotFound {
+		return corrupt("%s is missing", key(id, n, f.Name))
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	_, err = io.Copy(io.Discard, r)
+	return err
+}
+
+// OpenFile opens a file of a state. The reader answers Corrupt in place of its
+// end if what was read is not what was saved. The caller closes it. NotFound:
+// pruned, if the owner went on meanwhile.
+func (c *Catalog) OpenFile(ctx context.Context, id string, incarnation uint64, f File) (io.ReadCloser, error) {
+	const op = "job.open"
+	if err := checkID(op, id); err != nil {
+		return nil, err
+	}
+	if err := checkName(op, f.Name); err != nil {
+		return nil, err
+	}
+	name := key(id, incarnation, f.Name)
+	r, err := c.store.Get(ctx, name, 0, -1)
+	if err != nil {
+		return nil, fault.New(op, fault.KindOf(err), "job %s: %w", id, err)
+	}
+	return &checkedReader{ReadCloser: r, name: name, want: f, digest: xxhash.New()}, nil
+}
+
+// checkedReader compares length and digest at the end.
+type checkedReader struct {
+	io.ReadCloser
+	name   string
+	want   File
+	n      int64
+	digest *xxhash.Digest
+}
+
+func (r *checkedReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.n += int64(n)
+	_, _ = r.digest.Write(p[:n])
+	switch {
+	case err == io.EOF && r.n != r.want.Bytes || r.n > r.want.Bytes:
+		return n, corrupt("%s is damaged: it has %d bytes, not %d", r.name, r.n, r.want.Bytes)
+	case err == io.EOF && r.digest.Sum64() != r.want.Digest:
+		return n, corrupt("%s is damaged: it has the digest %016x, not %016x", r.name, r.digest.Sum64(), r.want.Digest)
+	case err != nil && err != io.EOF:
+		return n, fault.New("job.read", fault.Unavailable, "read %s: %w", r.name, err)
+	}
+	return n, err
+}
