@@ -107,6 +107,7 @@ type EpochRecord struct {
 	FreshOptimizers  []uint32               `protobuf:"varint,14,rep,packed,name=fresh_optimizers,json=freshOptimizers,proto3" json:"fresh_optimizers,omitempty"`                              // functions that began a round without the state they would have had
 	TrainingS        float64                `protobuf:"fixed64,15,opt,name=training_s,json=trainingS,proto3" json:"training_s,omitempty"`                                                      // of this epoch, validation apart
 	Metrics          map[string]float64     `protobuf:"bytes,16,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // what functions logged, mean over samples
+	Backups          uint32                 `protobuf:"varint,17,opt,name=backups,proto3" json:"backups,omitempty"`                                                                            // second attempts that ran beside a straggler
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -253,6 +254,13 @@ func (x *EpochRecord) GetMetrics() map[string]float64 {
 	return nil
 }
 
+func (x *EpochRecord) GetBackups() uint32 {
+	if x != nil {
+		return x.Backups
+	}
+	return 0
+}
+
 // JobResult is how a job ended.
 type JobResult struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -390,7 +398,7 @@ var File_messages_history_proto protoreflect.FileDescriptor
 
 const file_messages_history_proto_rawDesc = "" +
 	"\n" +
-	"\x16messages/history.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xb2\x05\n" +
+	"\x16messages/history.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xcc\x05\n" +
 	"\vEpochRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x1d\n" +
 	"\n" +
@@ -411,7 +419,8 @@ const file_messages_history_proto_rawDesc = "" +
 	"\x10fresh_optimizers\x18\x0e \x03(\rR\x0ffreshOptimizers\x12\x1d\n" +
 	"\n" +
 	"training_s\x18\x0f \x01(\x01R\ttrainingS\x12C\n" +
-	"\ametrics\x18\x10 \x03(\v2).troupe.messages.EpochRecord.MetricsEntryR\ametrics\x1a:\n" +
+	"\ametrics\x18\x10 \x03(\v2).troupe.messages.EpochRecord.MetricsEntryR\ametrics\x12\x18\n" +
+	"\abackups\x18\x11 \x01(\rR\abackups\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\x12\n" +

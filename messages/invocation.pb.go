@@ -525,6 +525,7 @@ type InvokeFailed struct {
 	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	DurationUs    uint64                 `protobuf:"varint,3,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"` // run time until then
+	Slot          uint32                 `protobuf:"varint,4,opt,name=slot,proto3" json:"slot,omitempty"`                               // of the host, on which it ran, plus one; 0: it did not run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -580,6 +581,13 @@ func (x *InvokeFailed) GetDurationUs() uint64 {
 	return 0
 }
 
+func (x *InvokeFailed) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
 // CancelInvocation (command) ends an attempt whose answer nobody wants any
 // more. FunctionInvoker to FunctionHost; not answered. The host remembers it,
 // so an Invoke that arrives late starts nothing. A repeat changes nothing.
@@ -627,6 +635,54 @@ func (x *CancelInvocation) GetAttempt() *AttemptRef {
 	return nil
 }
 
+// FunctionStarted (event) says that an attempt has its slot, which is when its
+// deadline begins to count. FunctionInvoker to its TrainJob, again with every
+// sign of life of the host. A lost one costs the attempt its deadline for that
+// long, no more.
+type FunctionStarted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FunctionStarted) Reset() {
+	*x = FunctionStarted{}
+	mi := &file_messages_invocation_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FunctionStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FunctionStarted) ProtoMessage() {}
+
+func (x *FunctionStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_invocation_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FunctionStarted.ProtoReflect.Descriptor instead.
+func (*FunctionStarted) Descriptor() ([]byte, []int) {
+	return file_messages_invocation_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *FunctionStarted) GetAttempt() *AttemptRef {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
 // FunctionFinished (event) says that an assignment is done. FunctionInvoker to
 // its TrainJob, repeated until the TrainJob stops the invoker.
 type FunctionFinished struct {
@@ -638,7 +694,7 @@ type FunctionFinished struct {
 
 func (x *FunctionFinished) Reset() {
 	*x = FunctionFinished{}
-	mi := &file_messages_invocation_proto_msgTypes[7]
+	mi := &file_messages_invocation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +706,7 @@ func (x *FunctionFinished) String() string {
 func (*FunctionFinished) ProtoMessage() {}
 
 func (x *FunctionFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[7]
+	mi := &file_messages_invocation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +719,7 @@ func (x *FunctionFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionFinished.ProtoReflect.Descriptor instead.
 func (*FunctionFinished) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{7}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FunctionFinished) GetAnswer() *Invoked {
@@ -687,7 +743,7 @@ type FunctionLost struct {
 
 func (x *FunctionLost) Reset() {
 	*x = FunctionLost{}
-	mi := &file_messages_invocation_proto_msgTypes[8]
+	mi := &file_messages_invocation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -699,7 +755,7 @@ func (x *FunctionLost) String() string {
 func (*FunctionLost) ProtoMessage() {}
 
 func (x *FunctionLost) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[8]
+	mi := &file_messages_invocation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -712,7 +768,7 @@ func (x *FunctionLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionLost.ProtoReflect.Descriptor instead.
 func (*FunctionLost) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{8}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FunctionLost) GetAttempt() *AttemptRef {
@@ -745,7 +801,7 @@ type ReleaseTensors struct {
 
 func (x *ReleaseTensors) Reset() {
 	*x = ReleaseTensors{}
-	mi := &file_messages_invocation_proto_msgTypes[9]
+	mi := &file_messages_invocation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +813,7 @@ func (x *ReleaseTensors) String() string {
 func (*ReleaseTensors) ProtoMessage() {}
 
 func (x *ReleaseTensors) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[9]
+	mi := &file_messages_invocation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +826,7 @@ func (x *ReleaseTensors) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseTensors.ProtoReflect.Descriptor instead.
 func (*ReleaseTensors) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{9}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReleaseTensors) GetStep() *AttemptRef {
@@ -805,7 +861,7 @@ type ReleaseTensorsReply struct {
 
 func (x *ReleaseTensorsReply) Reset() {
 	*x = ReleaseTensorsReply{}
-	mi := &file_messages_invocation_proto_msgTypes[10]
+	mi := &file_messages_invocation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +873,7 @@ func (x *ReleaseTensorsReply) String() string {
 func (*ReleaseTensorsReply) ProtoMessage() {}
 
 func (x *ReleaseTensorsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_invocation_proto_msgTypes[10]
+	mi := &file_messages_invocation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +886,7 @@ func (x *ReleaseTensorsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseTensorsReply.ProtoReflect.Descriptor instead.
 func (*ReleaseTensorsReply) Descriptor() ([]byte, []int) {
-	return file_messages_invocation_proto_rawDescGZIP(), []int{10}
+	return file_messages_invocation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReleaseTensorsReply) GetJob() *JobRef {
@@ -910,13 +966,16 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1c.troupe.messages.WeightedSumR\x05value:\x028\x01\"7\n" +
 	"\vWeightedSum\x12\x10\n" +
 	"\x03sum\x18\x01 \x01(\x01R\x03sum\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\x01R\x06weight\"\x9a\x01\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\"\xae\x01\n" +
 	"\fInvokeFailed\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x1f\n" +
 	"\vduration_us\x18\x03 \x01(\x04R\n" +
-	"durationUs\"I\n" +
+	"durationUs\x12\x12\n" +
+	"\x04slot\x18\x04 \x01(\rR\x04slot\"I\n" +
 	"\x10CancelInvocation\x125\n" +
+	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\"H\n" +
+	"\x0fFunctionStarted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\"D\n" +
 	"\x10FunctionFinished\x120\n" +
 	"\x06answer\x18\x01 \x01(\v2\x18.troupe.messages.InvokedR\x06answer\"y\n" +
@@ -945,7 +1004,7 @@ func file_messages_invocation_proto_rawDescGZIP() []byte {
 	return file_messages_invocation_proto_rawDescData
 }
 
-var file_messages_invocation_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_messages_invocation_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_messages_invocation_proto_goTypes = []any{
 	(*RoundPlan)(nil),           // 0: troupe.messages.RoundPlan
 	(*Invoke)(nil),              // 1: troupe.messages.Invoke
@@ -954,48 +1013,50 @@ var file_messages_invocation_proto_goTypes = []any{
 	(*WeightedSum)(nil),         // 4: troupe.messages.WeightedSum
 	(*InvokeFailed)(nil),        // 5: troupe.messages.InvokeFailed
 	(*CancelInvocation)(nil),    // 6: troupe.messages.CancelInvocation
-	(*FunctionFinished)(nil),    // 7: troupe.messages.FunctionFinished
-	(*FunctionLost)(nil),        // 8: troupe.messages.FunctionLost
-	(*ReleaseTensors)(nil),      // 9: troupe.messages.ReleaseTensors
-	(*ReleaseTensorsReply)(nil), // 10: troupe.messages.ReleaseTensorsReply
-	nil,                         // 11: troupe.messages.RoundPlan.ArgsEntry
-	nil,                         // 12: troupe.messages.RoundPlan.EnvEntry
-	nil,                         // 13: troupe.messages.Invoked.MetricsEntry
-	(*TensorRef)(nil),           // 14: troupe.messages.TensorRef
-	(*ChaosPlan)(nil),           // 15: troupe.messages.ChaosPlan
-	(*AttemptRef)(nil),          // 16: troupe.messages.AttemptRef
-	(*Range)(nil),               // 17: troupe.messages.Range
-	(*Failure)(nil),             // 18: troupe.messages.Failure
-	(*JobRef)(nil),              // 19: troupe.messages.JobRef
+	(*FunctionStarted)(nil),     // 7: troupe.messages.FunctionStarted
+	(*FunctionFinished)(nil),    // 8: troupe.messages.FunctionFinished
+	(*FunctionLost)(nil),        // 9: troupe.messages.FunctionLost
+	(*ReleaseTensors)(nil),      // 10: troupe.messages.ReleaseTensors
+	(*ReleaseTensorsReply)(nil), // 11: troupe.messages.ReleaseTensorsReply
+	nil,                         // 12: troupe.messages.RoundPlan.ArgsEntry
+	nil,                         // 13: troupe.messages.RoundPlan.EnvEntry
+	nil,                         // 14: troupe.messages.Invoked.MetricsEntry
+	(*TensorRef)(nil),           // 15: troupe.messages.TensorRef
+	(*ChaosPlan)(nil),           // 16: troupe.messages.ChaosPlan
+	(*AttemptRef)(nil),          // 17: troupe.messages.AttemptRef
+	(*Range)(nil),               // 18: troupe.messages.Range
+	(*Failure)(nil),             // 19: troupe.messages.Failure
+	(*JobRef)(nil),              // 20: troupe.messages.JobRef
 }
 var file_messages_invocation_proto_depIdxs = []int32{
-	14, // 0: troupe.messages.RoundPlan.model:type_name -> troupe.messages.TensorRef
-	11, // 1: troupe.messages.RoundPlan.args:type_name -> troupe.messages.RoundPlan.ArgsEntry
-	15, // 2: troupe.messages.RoundPlan.chaos:type_name -> troupe.messages.ChaosPlan
-	12, // 3: troupe.messages.RoundPlan.env:type_name -> troupe.messages.RoundPlan.EnvEntry
-	16, // 4: troupe.messages.Invoke.attempt:type_name -> troupe.messages.AttemptRef
+	15, // 0: troupe.messages.RoundPlan.model:type_name -> troupe.messages.TensorRef
+	12, // 1: troupe.messages.RoundPlan.args:type_name -> troupe.messages.RoundPlan.ArgsEntry
+	16, // 2: troupe.messages.RoundPlan.chaos:type_name -> troupe.messages.ChaosPlan
+	13, // 3: troupe.messages.RoundPlan.env:type_name -> troupe.messages.RoundPlan.EnvEntry
+	17, // 4: troupe.messages.Invoke.attempt:type_name -> troupe.messages.AttemptRef
 	0,  // 5: troupe.messages.Invoke.plan:type_name -> troupe.messages.RoundPlan
-	17, // 6: troupe.messages.Invoke.ranges:type_name -> troupe.messages.Range
-	14, // 7: troupe.messages.Invoke.optimizer:type_name -> troupe.messages.TensorRef
-	16, // 8: troupe.messages.InvokeAccepted.attempt:type_name -> troupe.messages.AttemptRef
-	16, // 9: troupe.messages.Invoked.attempt:type_name -> troupe.messages.AttemptRef
-	14, // 10: troupe.messages.Invoked.model:type_name -> troupe.messages.TensorRef
-	14, // 11: troupe.messages.Invoked.optimizer:type_name -> troupe.messages.TensorRef
-	13, // 12: troupe.messages.Invoked.metrics:type_name -> troupe.messages.Invoked.MetricsEntry
-	16, // 13: troupe.messages.InvokeFailed.attempt:type_name -> troupe.messages.AttemptRef
-	18, // 14: troupe.messages.InvokeFailed.failure:type_name -> troupe.messages.Failure
-	16, // 15: troupe.messages.CancelInvocation.attempt:type_name -> troupe.messages.AttemptRef
-	3,  // 16: troupe.messages.FunctionFinished.answer:type_name -> troupe.messages.Invoked
-	16, // 17: troupe.messages.FunctionLost.attempt:type_name -> troupe.messages.AttemptRef
-	18, // 18: troupe.messages.FunctionLost.failure:type_name -> troupe.messages.Failure
-	16, // 19: troupe.messages.ReleaseTensors.step:type_name -> troupe.messages.AttemptRef
-	19, // 20: troupe.messages.ReleaseTensorsReply.job:type_name -> troupe.messages.JobRef
-	4,  // 21: troupe.messages.Invoked.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	18, // 6: troupe.messages.Invoke.ranges:type_name -> troupe.messages.Range
+	15, // 7: troupe.messages.Invoke.optimizer:type_name -> troupe.messages.TensorRef
+	17, // 8: troupe.messages.InvokeAccepted.attempt:type_name -> troupe.messages.AttemptRef
+	17, // 9: troupe.messages.Invoked.attempt:type_name -> troupe.messages.AttemptRef
+	15, // 10: troupe.messages.Invoked.model:type_name -> troupe.messages.TensorRef
+	15, // 11: troupe.messages.Invoked.optimizer:type_name -> troupe.messages.TensorRef
+	14, // 12: troupe.messages.Invoked.metrics:type_name -> troupe.messages.Invoked.MetricsEntry
+	17, // 13: troupe.messages.InvokeFailed.attempt:type_name -> troupe.messages.AttemptRef
+	19, // 14: troupe.messages.InvokeFailed.failure:type_name -> troupe.messages.Failure
+	17, // 15: troupe.messages.CancelInvocation.attempt:type_name -> troupe.messages.AttemptRef
+	17, // 16: troupe.messages.FunctionStarted.attempt:type_name -> troupe.messages.AttemptRef
+	3,  // 17: troupe.messages.FunctionFinished.answer:type_name -> troupe.messages.Invoked
+	17, // 18: troupe.messages.FunctionLost.attempt:type_name -> troupe.messages.AttemptRef
+	19, // 19: troupe.messages.FunctionLost.failure:type_name -> troupe.messages.Failure
+	17, // 20: troupe.messages.ReleaseTensors.step:type_name -> troupe.messages.AttemptRef
+	20, // 21: troupe.messages.ReleaseTensorsReply.job:type_name -> troupe.messages.JobRef
+	4,  // 22: troupe.messages.Invoked.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_messages_invocation_proto_init() }
@@ -1011,7 +1072,7 @@ func file_messages_invocation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_invocation_proto_rawDesc), len(file_messages_invocation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
