@@ -77,7 +77,7 @@ func (f *trainFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&o.Init, "init", "", "start from a model: the id of a job, or a .safetensors file")
 	set.BoolVar(&o.InitPartial, "init-partial", false, "take of --init what fits, leave the rest as the function made it")
 	set.Int32Var(&o.Priority, "priority", o.Priority, "jobs of a higher priority start first")
-	set.Var(f.chaos(), "chaos", "break functions on purpose: shares of the attempts, such as kill=0.1,hang=0.02,nan=0.02,slow=0.1,seed=7")
+	set.Var(f.chaos(), "chaos", "break things on purpose: shares of the attempts, such as kill=0.1,hang=0.02,nan=0.02,slow=0.1,freeze=0.02,corrupt=0.02,disk-full=0.02; of the rounds, crash-job=0.05; store-down=10s; seed=7")
 }
 
 func (f *trainFlags) chaos() *value {

@@ -91,9 +91,10 @@ func TestResolveRefuses(t *testing.T) {
 		"argument not UTF-8":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Args = map[string]string{"k": "\xff"} }, `arg "k=\xff"`},
 		"chaos share above 1":     {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Chaos = &messages.ChaosPlan{Slow: 1.5} }, "chaos slow=1.5: give a share in [0, 1]"},
 		"chaos share NaN":         {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Chaos = &messages.ChaosPlan{Nan: math.NaN()} }, "chaos nan=NaN"},
-		"chaos shares above 1": {func(_ *messages.TrainTask, o *messages.TrainOptions) {
-			o.Chaos = &messages.ChaosPlan{Kill: 0.6, Hang: 0.6}
-		}, "add up to 1.2"},
+		"chaos share below 0":     {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Chaos = &messages.ChaosPlan{DiskFull: -1} }, "chaos disk-full=-1"},
+		"store down for too long": {func(_ *messages.TrainTask, o *messages.TrainOptions) {
+			o.Chaos = &messages.ChaosPlan{StoreDownMs: math.MaxUint64}
+		}, "chaos store-down of 18446744073709551615 ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := sound()
