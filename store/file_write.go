@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/troupe-ml/troupe/internal/failpoint"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -59,13 +60,20 @@ func (f *File) put(ctx context.Context, op, key string, write func(io.Writer) er
 	published := false
 	defer func() { // also when write panics
 		_ = root.Remove(temp) // gone already if it was renamed
-		_ = file.Close()      // the lock ends with it
+		// The object is the same file, and shall not seem locked: closing
+		// alone leaves the lock to a child that another goroutine has forked
+		// and that has not yet called exec.
+		_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
+		_ = file.Close()
 		if !published {
 			f.prune(root, path.Dir(key))
 		}
 	}()
 
 	w := &putWriter{ctx: ctx, file: file, fault: func(err error) error { return f.writeFault(op, key, err) }}
+	if err := failpoint.Pass("store.put.temp"); err != nil {
+		return f.writeFault(op, key, err)
+	}
 	if err := write(w); err != nil {
 		return fmt.Errorf("write %q: %w", key, err)
 	}
@@ -75,14 +83,14 @@ func (f *File) put(ctx context.Context, op, key string, write func(io.Writer) er
 	if err := ctx.Err(); err != nil {
 		return fault.New(op, fault.Unavailable, "write %q: %w", key, err)
 	}
-	if err := file.Sync(); err != nil {
+	if err := errors.Join(failpoint.Pass("store.put.written"), file.Sync(), failpoint.Pass("store.put.synced")); err != nil {
 		return f.writeFault(op, key, err)
 	}
 	if err := publish(root, temp, key); err != nil {
 		return f.writeFault(op, key, err)
 	}
 	published = true
-	if err := syncDir(root, path.Dir(key)); err != nil {
+	if err := errors.Join(failpoint.Pass("store.put.published"), syncDir(root, path.Dir(key)), failpoint.Pass("store.put.done")); err != nil {
 		return f.writeFault(op, key, err)
 	}
 	return nil
@@ -105,11 +113,27 @@ func (w *putWriter) Write(p []byte) (int, error) {
 		w.err = fault.New("store.put", fault.Unavailable, "stopped: %w", err)
 		return 0, w.err
 	}
-	n, err := w.file.Write(p)
+	n, err := writeHalves(w.file, p)
 	if err != nil {
 		w.err = w.fault(err)
 	}
 	return n, w.err
+}
+
+// writeHalves writes p, in builds with failpoints with one in its middle.
+func writeHalves(file *os.File, p []byte) (int, error) {
+	if !failpoint.Enabled {
+		return file.Write(p)
+	}
+	n, err := file.Write(p[:len(p)/2])
+	if err == nil {
+		err = failpoint.Pass("store.put.half")
+	}
+	if err != nil {
+		return n, err
+	}
+	m, err := file.Write(p[n:])
+	return n + m, err
 }
 
 // Delete implements Store. Folders that become empty go as well.
@@ -125,6 +149,9 @@ func (f *File) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	if err := unlink(root, key, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return f.unavailable(op, key, err)
+	}
+	if err := failpoint.Pass("store.delete.removed"); err != nil {
 		return f.unavailable(op, key, err)
 	}
 	if err := syncDir(root, path.Dir(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -28,14 +29,22 @@ func (c *Catalog) newLock(ctx context.Context, id string, n uint64, token string
 		return nil, err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // removed by who got the number first (see dropLocks): the claim will tell
+	}
 	if err != nil {
 		return nil, fault.New("job.claim", fault.Unavailable, "open the lock: %w", err)
 	}
-	if err := flock(file, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	switch err := flock(file, unix.LOCK_EX|unix.LOCK_NB); {
+	case err == nil:
+		return &lock{file}, nil
+	case errors.Is(err, unix.EWOULDBLOCK): // nobody knows its name yet, but who looks at every file
+		_ = file.Close()
+		return nil, fault.New("job.claim", fault.Unavailable, "another process has locked %s", path)
+	default: // this file system has no locks
 		_ = file.Close()
 		return nil, c.store.Delete(ctx, name)
 	}
-	return &lock{file}, nil
 }
 
 // release frees the lock; that of nil does nothing.

@@ -84,7 +84,7 @@ func (c *Claim) save(ctx context.Context, op string, doc json.RawMessage, files 
 		return err
 	}
 	c.prune(ctx)
-	return failpoint.Pass("job.save.end")
+	return passFault(failpoint.Pass("job.save.end"))
 }
 
 // passIfOwner checks the claim, then passes the failpoint.
