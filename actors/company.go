@@ -131,7 +131,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	})
 	c.tree, err = SpawnTree(c.system.Root, TreeDeps{
 		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: newID(), Slots: cfg.Node.Slots,
-		Policy: policy, NewID: newID, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models,
+		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models,
 		OpenModel: c.models.Open,
 		Options:   actorkit.Options(cfg.Log),
 	})

@@ -41,6 +41,7 @@ type TreeDeps struct {
 	Models train.Models
 	// OpenModel opens a model that a job starts from; see train.Deps.
 	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
+	Warn      func(text string)   // gets what people should know; nil: the log alone does
 	Fatal     func(error)         // called once an actor has crashed that the company cannot do without
 	Options   []actor.PropsOption // of every actor
 }
@@ -161,7 +162,7 @@ func trainDeps(t *Tree, d TreeDeps) train.Deps {
 func hostProps(t *Tree, d TreeDeps) *actor.Props {
 	return host.Props(host.Deps{
 		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots,
-		Runner: d.Runner, Tensors: d.Space, Options: d.replaceableOptions(),
+		Runner: d.Runner, Tensors: d.Space, Warn: d.Warn, Options: d.replaceableOptions(),
 		Scheduler: func() *actor.PID { return t.Scheduler },
 	})
 }

@@ -31,6 +31,12 @@
 // retired slot is not offered any more, and comes back should its run return
 // after all.
 //
+// A slot on which the last 3 attempts failed for reasons of the slot (its worker
+// crashed, its time was over, there was no room), while other slots answered, is in
+// quarantine: not offered for 30 s, after which one attempt decides whether it is
+// well, or not offered for twice as long, up to 10 minutes (quarantine.go). One
+// slot that is usable always stays.
+//
 // # Messages
 //
 // In: Invoke, CancelInvocation (FunctionInvoker), ReleaseTensors (TrainJob).
@@ -46,5 +52,6 @@
 // more: the repeats of Invoke run them anew. Runs outlive it: they are
 // cancelled, and hold their slots in the new boot until they return. What a run
 // returned with lies on the run, so the crash over that very message loses
-// nothing. Answers are found by their keys when they are released.
+// nothing. Answers are found by their keys when they are released. Which slots
+// were in quarantine is forgotten.
 package host

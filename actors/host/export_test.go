@@ -67,6 +67,7 @@ func (s *Script) Do(command string) string {
 		d, _ := time.ParseDuration(args[0])
 		s.now = s.now.Add(d)
 		s.state.expire(s.now)
+		s.state.parole(s.now)
 	case "invoke":
 		for _, name := range args {
 			s.state.invoke(&messages.Invoke{Attempt: parseRef(name), Plan: &messages.RoundPlan{TimeoutMs: 60_000}}, actor.NewPID("test", name), s.now)
@@ -82,8 +83,15 @@ func (s *Script) Do(command string) string {
 		s.ended(args[0], &messages.Invoked{Model: &messages.TensorRef{Key: key}}, nil)
 	case "fail":
 		s.ended(args[0], nil, fault.New("test.fail", fault.UserCode, "raised"))
+	case "reject":
+		s.ended(args[0], nil, fault.New("test.fail", fault.Rejected, "tensor w: NaN"))
+	case "crash":
+		s.ended(args[0], nil, fault.New("test.fail", fault.Unavailable, "crashed"))
+	case "chaos": // it was broken on purpose
+		s.find(args[0]).inv.Plan.Chaos = &messages.ChaosPlan{Kill: 1}
+		s.ended(args[0], nil, fault.New("test.fail", fault.Unavailable, "killed"))
 	case "timeout":
-		s.state.timeOut(s.find(args[0]), time.Minute)
+		s.state.timeOut(s.find(args[0]), time.Minute, s.now)
 	case "overdue":
 		s.state.retire(s.find(args[0]))
 	default:
@@ -107,7 +115,7 @@ func (s *Script) restart(slots int) {
 }
 
 func (s *Script) ended(name string, answer *messages.Invoked, err error) {
-	s.state.ended(s.find(name), &result{answer: answer, err: err, took: time.Second})
+	s.state.ended(s.find(name), &result{answer: answer, err: err, took: time.Second}, s.now)
 }
 
 // find returns the run of an attempt; of two the one that was cancelled.
@@ -146,6 +154,12 @@ func (s *Script) obey() string {
 	for _, r := range o.returned {
 		say("slot %d is back", r.slot)
 	}
+	for _, q := range o.quarantined {
+		say("slot %d in quarantine for %v after %d failures: %s", q.slot, q.spell, q.row, q.reason)
+	}
+	for _, slot := range o.offered {
+		say("slot %d on probation", slot)
+	}
 	return strings.Join(lines, "\n")
 }
 
@@ -168,8 +182,10 @@ func describe(m proto.Message) string {
 func (s *Script) State() string {
 	usable, held := s.state.report()
 	line := fmt.Sprintf("%d of %d slots usable, %d held:", usable, len(s.state.slots), len(held))
-	for _, r := range s.state.slots {
+	for slot, r := range s.state.slots {
 		switch {
+		case r == nil && !s.state.offered(slot):
+			line += " x"
 		case r == nil:
 			line += " -"
 		case r.retired:

@@ -20,7 +20,7 @@ const (
 )
 
 // Deps is everything a host may touch outside its own state. All are required
-// but Options.
+// but Warn and Options.
 type Deps struct {
 	Log  *zap.Logger
 	Rim  actorkit.Rim
@@ -33,7 +33,9 @@ type Deps struct {
 	Tensors Tensors // where the runner's answers lie
 	// Scheduler is who hears about slots; nil while nobody does.
 	Scheduler func() *actor.PID
-	Options   []actor.PropsOption
+	// Warn gets what people should know of the slots; nil: the log alone does.
+	Warn    func(text string)
+	Options []actor.PropsOption
 }
 
 // Props describes the host of a node. It has no children, and is restarted in
@@ -95,7 +97,7 @@ func (h *host) Receive(ctx actor.Context) {
 	case *runEnded:
 		h.onRunEnded(m.run)
 	case *functionTimedOut:
-		h.state.timeOut(m.run, m.after)
+		h.state.timeOut(m.run, m.after, h.deps.Rim.Now())
 	case *graceEnded:
 		h.state.retire(m.run)
 	case *ticked:
@@ -168,7 +170,7 @@ func (h *host) onReleaseTensors(ctx actor.Context, m *messages.ReleaseTensors) {
 
 func (h *host) onRunEnded(r *run) {
 	r.disarm()
-	h.state.ended(r, r.result.Load())
+	h.state.ended(r, r.result.Load(), h.deps.Rim.Now())
 }
 
 func (h *host) onTicked(ctx actor.Context, m *ticked) {
@@ -176,6 +178,7 @@ func (h *host) onTicked(ctx actor.Context, m *ticked) {
 		return
 	}
 	h.state.expire(h.deps.Rim.Now())
+	h.state.parole(h.deps.Rim.Now())
 	h.state.changed = true // said once a second in any case
 	h.tickAgain(ctx)
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -30,16 +31,40 @@ func (h *host) obey(ctx actor.Context) {
 	for _, m := range o.release {
 		h.free(ctx, func(t Tensors) error { return release(t, m) })
 	}
-	h.warn(o.retired, o.returned)
+	h.warnRetired(o.retired, o.returned)
+	h.warnQuarantined(o.quarantined, o.offered)
 }
 
-// warn says which slots were lost, and which lost ones came back.
-func (h *host) warn(retired, returned []*run) {
+// warnRetired says which slots were lost, and which lost ones came back.
+func (h *host) warnRetired(retired, returned []*run) {
 	for _, r := range retired {
 		h.log.Warn("function does not return: slot retired", append(fields(r), zap.Int("retired", h.state.retired()))...)
+		h.warn("slot %d is not used any more: function %q does not return though it was cancelled; %d of %d slots are left "+
+			"(a function must return within %v of the end of its context; with --isolate it is killed)",
+			r.slot, r.inv.GetPlan().GetFunctionName(), h.state.usable(), h.deps.Slots, grace)
 	}
 	for _, r := range returned {
 		h.log.Warn("function returned late: slot given back", append(fields(r), zap.Int("retired", h.state.retired()))...)
+	}
+}
+
+// warnQuarantined says which slots are not offered for a while, and which are
+// again.
+func (h *host) warnQuarantined(quarantined []quarantined, offered []int) {
+	for _, q := range quarantined {
+		h.log.Warn("slot fails again and again: in quarantine", zap.Int("slot", q.slot), zap.Int("failures", q.row),
+			zap.Duration("for", q.spell), zap.String("error", q.reason), zap.Int("quarantined", h.state.quarantinedSlots()))
+		h.warn("slot %d is not used for %v: the last %d attempts on it failed while other slots answered; %d of %d slots are left; the last one: %s",
+			q.slot, q.spell, q.row, h.state.usable(), h.deps.Slots, q.reason)
+	}
+	for _, slot := range offered {
+		h.log.Info("slot tried again after its quarantine", zap.Int("slot", slot))
+	}
+}
+
+func (h *host) warn(format string, args ...any) {
+	if h.deps.Warn != nil {
+		h.deps.Warn(fmt.Sprintf(format, args...))
 	}
 }
 

@@ -28,6 +28,7 @@ type stage struct {
 	runner    *runner
 	slots     int
 	space     *plane.Memory
+	warnings  []string
 }
 
 func newStage(t *testing.T, seed uint64, slots int, log *zap.Logger) *stage {
@@ -44,6 +45,7 @@ func newStage(t *testing.T, seed uint64, slots int, log *zap.Logger) *stage {
 	s.host = s.Spawn("host", host.Props(host.Deps{
 		Log: log, Rim: s.Rim(), Node: "here", Boot: "boot", Slots: slots, Runner: s.runner, Tensors: s.space,
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
+		Warn:      func(text string) { s.warnings = append(s.warnings, text) },
 	}))
 	return s
 }
@@ -53,6 +55,7 @@ type runner struct {
 	stage  *stage
 	takes  func(*messages.Invoke) time.Duration // an attempt without being stopped
 	stops  func(attempt string) time.Duration   // until a cancelled one returns
+	broken func(slot int) bool                  // what runs there fails; nil: nowhere
 	nonce  uint64
 	busy   map[int]string // by slot
 	starts map[string]int // by attempt
@@ -76,6 +79,10 @@ func (r *runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invok
 		delete(r.busy, slot)
 		if cancelled && r.stage.Rand().IntN(2) == 0 {
 			done(nil, fault.New("runner.run", fault.Unavailable, "cancelled"))
+			return
+		}
+		if r.broken != nil && r.broken(slot) {
+			done(nil, fault.New("runner.run", fault.Unavailable, "its worker crashed"))
 			return
 		}
 		r.nonce++ // an answer, also after a cancel that came too late

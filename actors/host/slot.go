@@ -35,16 +35,24 @@ func (s *state) fill() {
 // last if another is free; -1 when none is.
 func (s *state) pick(a *attempt) int {
 	avoid, failed := a.job.failedOn[a.inv.GetAttempt().GetFunction()]
-	slot := slices.IndexFunc(s.slots, free)
+	slot := s.free(0)
 	if failed && slot == avoid {
-		if next := slices.IndexFunc(s.slots[slot+1:], free); next >= 0 {
-			return slot + 1 + next
+		if next := s.free(slot + 1); next >= 0 {
+			return next
 		}
 	}
 	return slot
 }
 
-func free(r *run) bool { return r == nil }
+// free returns the first slot from one on that an attempt may have; -1: none.
+func (s *state) free(from int) int {
+	for slot := from; slot < len(s.slots); slot++ {
+		if s.slots[slot] == nil && s.offered(slot) {
+			return slot
+		}
+	}
+	return -1
+}
 
 // hear returns what is known of the job of ref. If ref is of a later step than
 // any before, what the job still queues or runs of the earlier ones is dropped.
@@ -124,7 +132,8 @@ func (s *state) cancelRun(r *run, cause error) {
 }
 
 // fail ends a running attempt without an answer.
-func (s *state) fail(a *attempt, failure *messages.Failure, took time.Duration) {
+func (s *state) fail(a *attempt, failure *messages.Failure, took time.Duration, now time.Time) {
+	s.wentWrong(a.run.slot, failure, now)
 	a.job.failedOn[a.inv.GetAttempt().GetFunction()] = a.run.slot
 	s.end(a, &messages.InvokeFailed{
 		Attempt: a.inv.GetAttempt(), Failure: failure, DurationUs: uint64(took.Microseconds()),
@@ -191,8 +200,11 @@ func (s *state) check() error {
 			return fmt.Errorf("slot %d: run on slot %d, cancelled %t, retired %t", i, r.slot, r.cancelled, r.retired)
 		}
 	}
-	if s.queue.Len() > 0 && slices.ContainsFunc(s.slots, free) {
+	if s.queue.Len() > 0 && s.free(0) >= 0 {
 		return fmt.Errorf("%d attempts queue though a slot is free", s.queue.Len())
+	}
+	if n := s.quarantinedSlots(); n > 0 && s.usable() == 0 && n > s.retired() {
+		return fmt.Errorf("%d slots are in quarantine, and none is usable", n)
 	}
 	if len(s.jobs) != len(s.heardOf) {
 		return fmt.Errorf("%d jobs, %d of them in order", len(s.jobs), len(s.heardOf))

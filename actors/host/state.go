@@ -28,14 +28,18 @@ const (
 // Invariants, held between messages and checked by check:
 //   - an attempt is queued, running or ended, and each knows of the other
 //   - a run that nobody wants is cancelled; a retired one was cancelled
-//   - nothing queues while a slot is free
+//   - nothing queues while a slot is free that is offered
+//   - a slot is in quarantine only while another one is usable
 type state struct {
 	slots   []*run     // by slot; nil is free
+	health  []health   // by slot
 	queue   *list.List // of *attempt, in order of arrival
 	jobs    map[string]*job
 	heardOf []string // the keys of jobs, in order of arrival
 	changed bool     // what a report says, since the last one
-	orders  orders
+	// answered counts the attempts that gave an answer.
+	answered uint64
+	orders   orders
 }
 
 // run is the runtime at work on a slot. It occupies the slot until the runtime
@@ -66,6 +70,8 @@ type result struct {
 type orders struct {
 	start, cancel     []*run
 	retired, returned []*run // slots lost, and lost ones that came back
+	quarantined       []quarantined
+	offered           []int // slots whose quarantine is over
 	answers           []answer
 	remove            []string // keys of answers that nobody wants
 	release           []*messages.ReleaseTensors
@@ -79,7 +85,7 @@ type answer struct {
 // newState returns the state of a host with some slots, of which runs that a
 // former boot has left (all cancelled) hold theirs.
 func newState(slots int, left []*run) state {
-	s := state{slots: make([]*run, slots), queue: list.New(), jobs: map[string]*job{}}
+	s := state{slots: make([]*run, slots), health: make([]health, slots), queue: list.New(), jobs: map[string]*job{}}
 	for _, r := range left {
 		r.attempt, r.cancelled = nil, true
 		s.slots[r.slot] = r
@@ -150,7 +156,7 @@ func (s *state) release(m *messages.ReleaseTensors) {
 }
 
 // ended is told that the runtime of a run has returned, which may be known.
-func (s *state) ended(r *run, result *result) {
+func (s *state) ended(r *run, result *result, now time.Time) {
 	if s.slots[r.slot] != r {
 		return
 	}
@@ -165,8 +171,9 @@ func (s *state) ended(r *run, result *result) {
 	case result.err != nil:
 		failure := wire.Failure(result.err)
 		failure.Chaos = blames(Chaos(r.inv), false)
-		s.fail(a, failure, result.took)
+		s.fail(a, failure, result.took, now)
 	default:
+		s.wentWell(r.slot)
 		answer.Attempt, answer.DurationUs = a.inv.GetAttempt(), uint64(result.took.Microseconds())
 		s.end(a, answer)
 	}
@@ -174,7 +181,7 @@ func (s *state) ended(r *run, result *result) {
 }
 
 // timeOut is told that a run has had its function's time.
-func (s *state) timeOut(r *run, took time.Duration) {
+func (s *state) timeOut(r *run, took time.Duration, now time.Time) {
 	if r.attempt == nil {
 		return
 	}
@@ -182,7 +189,7 @@ func (s *state) timeOut(r *run, took time.Duration) {
 	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v", limit))
 	failure.Chaos = blames(Chaos(r.inv), true)
 	s.cancelRun(r, context.DeadlineExceeded)
-	s.fail(a, failure, took)
+	s.fail(a, failure, took, now)
 }
 
 // retire is told that a run was cancelled and had the time to return.
@@ -192,6 +199,7 @@ func (s *state) retire(r *run) {
 	}
 	r.retired, s.changed = true, true
 	s.orders.retired = append(s.orders.retired, r)
+	s.spare()
 }
 
 // expire forgets the attempts whose invoker sends no sign of life any more.
@@ -206,8 +214,8 @@ func (s *state) expire(now time.Time) {
 // report says what the slots are at, and that it was said.
 func (s *state) report() (usable uint32, held []*messages.AttemptRef) {
 	s.changed = false
-	for _, r := range s.slots {
-		if r != nil && r.retired {
+	for slot, r := range s.slots {
+		if s.retiredAt(slot) || !s.offered(slot) {
 			continue
 		}
 		usable++
