@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
@@ -156,4 +158,34 @@ func TestBigObjectsTakeNoMemory(t *testing.T) {
 	require.EqualValues(t, 256<<20, n)
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20), "allocated in all")
+}
+
+// A writer locks its temporary file, which becomes the object. A child that is
+// forked meanwhile has the file open, too, until it calls exec: the object must
+// not stay locked with it, for those who take an object for a lock.
+func TestAnObjectIsNotLocked(t *testing.T) {
+	s, err := store.NewFile(t.TempDir())
+	require.NoError(t, err)
+	defer s.Close()
+	inherited := -1
+	require.NoError(t, s.PutIfAbsent(t.Context(), "lock", func(io.Writer) error {
+		entries, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		for _, e := range entries {
+			if link, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(link, ".troupe-tmp-") {
+				fd, err := strconv.Atoi(e.Name())
+				require.NoError(t, err)
+				inherited, err = unix.Dup(fd)
+				require.NoError(t, err)
+			}
+		}
+		return nil
+	}))
+	require.NotEqual(t, -1, inherited)
+	defer func() { _ = unix.Close(inherited) }()
+	path, _ := s.Path("lock")
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	require.NoError(t, unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 }
