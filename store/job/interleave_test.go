@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,25 @@ type world struct {
 	owners  map[uint64]*player
 	tried   map[uint64][]int // versions by incarnation, in order
 	saved   map[uint64]int   // index in tried of the last that Save promised
+	starts  map[uint64]place // what owners found when they had claimed
+	visible place
+}
+
+// place orders the states of a job: by incarnation, then by its attempts.
+type place struct {
+	incarnation uint64
+	index       int // in tried; -1 under incarnation 0: no state
+}
+
+func (a place) isBefore(b place) bool {
+	return a.incarnation < b.incarnation || a.incarnation == b.incarnation && a.index < b.index
+}
+
+func (w *world) place(state *job.State) place {
+	if state == nil {
+		return place{index: -1}
+	}
+	return place{state.Incarnation, slices.Index(w.tried[state.Incarnation], version(state))}
 }
 
 type player struct {
@@ -96,7 +116,8 @@ type player struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 4)), store: store.NewMem(),
-		owners: map[uint64]*player{}, tried: map[uint64][]int{}, saved: map[uint64]int{},
+		owners: map[uint64]*player{}, tried: map[uint64][]int{}, saved: map[uint64]int{}, starts: map[uint64]place{},
+		visible: place{index: -1},
 	}
 	t.Cleanup(func() { require.NoError(t, w.store.Close()) })
 	w.calm = job.New(w.store)
@@ -183,7 +204,9 @@ func (w *world) claim(p *player) {
 	require.Equal(w.t, claim.Incarnation(), seen.Incarnation)
 	w.owners[claim.Incarnation()] = p
 	p.claim, p.saves, p.start = claim, 0, nil
-	if p.start, err = p.catalog.Load(ctx, id); err != nil && fault.KindOf(err) != fault.Unavailable {
+	if p.start, err = p.catalog.Load(ctx, id); err == nil {
+		w.starts[claim.Incarnation()] = w.place(p.start)
+	} else if fault.KindOf(err) != fault.Unavailable {
 		require.True(w.t, w.isOld(p), "%v", err)
 	}
 }
@@ -204,6 +227,9 @@ func (w *world) save(p *player) {
 	}
 	require.False(w.t, old, "%s saves under %d, which is over", p.name, n)
 	w.saved[n] = index
+	for m, start := range w.starts {
+		require.False(w.t, m > n && start.isBefore(place{n, index}), "owner %d started from %v, what %d was promised is lost: %v", m, start, n, place{n, index})
+	}
 }
 
 // check checks what anybody sees.
@@ -217,6 +243,8 @@ func (w *world) check() {
 	if top > 0 {
 		require.NotNil(w.t, state)
 	}
+	require.False(w.t, w.place(state).isBefore(w.visible), "first %v was there, now %v", w.visible, w.place(state))
+	w.visible = w.place(state)
 	if state == nil {
 		return
 	}
