@@ -273,6 +273,8 @@ type JobStarted struct {
 	TrainSamples  uint64                 `protobuf:"varint,3,opt,name=train_samples,json=trainSamples,proto3" json:"train_samples,omitempty"`
 	Parallelism   uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
 	Slots         uint32                 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
+	Epoch         uint32                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"` // where it goes on: the epoch that it is in; 0: at the beginning
+	Round         uint32                 `protobuf:"varint,7,opt,name=round,proto3" json:"round,omitempty"` // the latest that was merged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,6 +340,20 @@ func (x *JobStarted) GetParallelism() uint32 {
 func (x *JobStarted) GetSlots() uint32 {
 	if x != nil {
 		return x.Slots
+	}
+	return 0
+}
+
+func (x *JobStarted) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *JobStarted) GetRound() uint32 {
+	if x != nil {
+		return x.Round
 	}
 	return 0
 }
@@ -852,14 +868,16 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\x06warned\x18\x10 \x01(\v2\x1a.troupe.messages.JobWarnedH\x00R\x06warned\x121\n" +
 	"\x05ended\x18\x11 \x01(\v2\x19.troupe.messages.JobEndedH\x00R\x05endedB\x06\n" +
 	"\x04what\"\v\n" +
-	"\tJobQueued\"\x9e\x01\n" +
+	"\tJobQueued\"\xca\x01\n" +
 	"\n" +
 	"JobStarted\x12\x1b\n" +
 	"\tqueued_ms\x18\x01 \x01(\x04R\bqueuedMs\x12\x16\n" +
 	"\x06epochs\x18\x02 \x01(\rR\x06epochs\x12#\n" +
 	"\rtrain_samples\x18\x03 \x01(\x04R\ftrainSamples\x12 \n" +
 	"\vparallelism\x18\x04 \x01(\rR\vparallelism\x12\x14\n" +
-	"\x05slots\x18\x05 \x01(\rR\x05slots\"F\n" +
+	"\x05slots\x18\x05 \x01(\rR\x05slots\x12\x14\n" +
+	"\x05epoch\x18\x06 \x01(\rR\x05epoch\x12\x14\n" +
+	"\x05round\x18\a \x01(\rR\x05round\"F\n" +
 	"\fEpochStarted\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12 \n" +
 	"\vparallelism\x18\x02 \x01(\rR\vparallelism\"\xa9\x02\n" +

@@ -242,12 +242,13 @@ func (x *StopJobReply) GetFailure() *Failure {
 // Client to Scheduler, which answers with SubmitJobReply; a repeat with the same
 // key changes nothing. The job keeps its id and gets its next incarnation.
 type ResumeJob struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // unique to this request
-	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Task          *TrainTask             `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"` // as it was asked for, but for default_parallelism: N of the next round
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Key              string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // unique to this request
+	JobId            string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Task             *TrainTask             `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`                                                  // as it was asked for, but for default_parallelism: N of the next round
+	AfterIncarnation uint64                 `protobuf:"varint,4,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"` // what earlier incarnations say counts no more
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ResumeJob) Reset() {
@@ -301,6 +302,13 @@ func (x *ResumeJob) GetTask() *TrainTask {
 	return nil
 }
 
+func (x *ResumeJob) GetAfterIncarnation() uint64 {
+	if x != nil {
+		return x.AfterIncarnation
+	}
+	return 0
+}
+
 var File_messages_submission_proto protoreflect.FileDescriptor
 
 const file_messages_submission_proto_rawDesc = "" +
@@ -317,11 +325,12 @@ const file_messages_submission_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"B\n" +
 	"\fStopJobReply\x122\n" +
-	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\"d\n" +
+	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\"\x91\x01\n" +
 	"\tResumeJob\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12.\n" +
-	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04taskB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12+\n" +
+	"\x11after_incarnation\x18\x04 \x01(\x04R\x10afterIncarnationB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_submission_proto_rawDescOnce sync.Once

@@ -42,7 +42,7 @@ type Deps struct {
 // place: see the package comment for what that loses.
 func Props(deps Deps) *actor.Props {
 	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
-	estate := &estate{}
+	estate := &estate{kept: map[string]*messages.JobState{}}
 	return actor.PropsFromProducer(func() actor.Actor {
 		return &host{deps: deps, log: deps.Log.With(zap.String("node", deps.Node)), estate: estate}
 	}, opts...)
@@ -66,7 +66,8 @@ type host struct {
 // value of the actor to the next, and touched inside Receive only.
 type estate struct {
 	boots int
-	runs  []*run // that held a slot when the last value went
+	runs  []*run                        // that held a slot when the last value went
+	kept  map[string]*messages.JobState // by job: the latest of those that run here
 }
 
 // What a host tells itself. A run is told apart by its address.
@@ -92,6 +93,10 @@ func (h *host) Receive(ctx actor.Context) {
 		h.state.invoke(m, ctx.Sender(), h.deps.Rim.Now())
 	case *messages.CancelInvocation:
 		h.state.cancel(m.GetAttempt())
+	case *messages.KeepState:
+		h.onKeepState(m)
+	case *messages.AskState:
+		h.onAskState(ctx, m)
 	case *messages.ReleaseTensors:
 		h.onReleaseTensors(ctx, m)
 	case *runEnded:
@@ -163,6 +168,7 @@ func (h *host) leave() {
 
 func (h *host) onReleaseTensors(ctx actor.Context, m *messages.ReleaseTensors) {
 	h.state.release(m)
+	h.estate.forget(m)
 	if m.GetEverything() && ctx.Sender() != nil {
 		ctx.Respond(&messages.ReleaseTensorsReply{Job: m.GetStep().GetJob(), Node: h.deps.Node})
 	}

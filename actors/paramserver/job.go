@@ -6,14 +6,15 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
+	store "github.com/troupe-ml/troupe/store/job"
 )
 
-// phase is where a job stands. Running and waiting alternate; ended is final.
+// phase is where a job stands. Waiting and running alternate; ended is final.
 type phase uint8
 
 const (
-	running phase = iota // its child lives, or is being stopped after a crash
-	waiting              // for the back-off before the next incarnation
+	waiting phase = iota // for its next incarnation to be owned, after a back-off unless it is the first
+	running              // its child lives, or is being stopped after a crash
 	ended
 )
 
@@ -22,11 +23,15 @@ type job struct {
 	id          string
 	start       *messages.StartJob // with the newest size; shared with messages, never changed
 	started     time.Time
-	incarnation uint64 // of the child, or of the last one; from 1
+	incarnation uint64 // of the child, or of the last one; 0 before the first
 	phase       phase
-	alive       bool  // a child exists
-	respawns    int   // so far
-	crash       error // of the running incarnation; nil: none
+	owned       *Owned // the incarnation of the child, or of the last one until it is released; nil: none
+	alive       bool   // a child exists
+	respawns    int    // since the job last got further
+	crash       error  // of the running incarnation; nil: none
+
+	seen   store.Sighting // of another owner, while there is one
+	seenAt time.Time      // since when it is as seen
 
 	stop     *messages.StopJob   // asked for; nil: not
 	result   *messages.JobResult // set when ended
@@ -39,11 +44,11 @@ func (j *job) resize(size *messages.JobSize) {
 	if size.GetTerm() < known.GetTerm() || size.GetTerm() == known.GetTerm() && size.GetSeq() <= known.GetSeq() {
 		return
 	}
-	j.start = &messages.StartJob{JobId: j.id, Task: j.start.GetTask(), Size: size, QueuedMs: j.start.GetQueuedMs()}
+	j.start = &messages.StartJob{JobId: j.id, Task: j.start.GetTask(), Size: size, QueuedMs: j.start.GetQueuedMs(), Key: j.start.GetKey()}
 }
 
 // delay returns how long a waiting job waits.
-func (j *job) delay() time.Duration { return backOff << j.respawns }
+func (j *job) delay() time.Duration { return backOff << (j.respawns - 1) }
 
 // conclude ends a job that nobody runs: as stopped if it was to be, else as
 // failed for its last crash. Its end belongs to an incarnation of its own.
@@ -73,6 +78,9 @@ func (j *job) verdict() error {
 
 // ref names the job's incarnation.
 func (j *job) ref() *messages.JobRef { return &messages.JobRef{Id: j.id, Incarnation: j.incarnation} }
+
+// known reports whether there is something to say about the job.
+func (j *job) known() bool { return j.incarnation > 0 || j.phase == ended }
 
 // status answers a StartJob.
 func (j *job) status() *messages.StartJobReply {

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/invariant"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
+	store "github.com/troupe-ml/troupe/store/job"
 )
 
 // tickEvery is how often what is not answered is sent again.
@@ -20,12 +21,28 @@ const tickEvery = time.Second
 // Deps is everything the ParameterServer may touch outside its own state. All
 // but Options are required.
 type Deps struct {
-	Log       *zap.Logger
-	Rim       actorkit.Rim
-	Job       func(ref *messages.JobRef, start *messages.StartJob) *actor.Props // one incarnation of a job
+	Log *zap.Logger
+	Rim actorkit.Rim
+	// Own makes this node the owner of a job's next incarnation. It is called
+	// off the actor and does not wait. Conflict, with what was seen of the owner,
+	// while another has the job; one that has been seen unchanged for long is
+	// passed as stale. Unavailable while the store cannot be reached.
+	Own       func(id string, start *messages.StartJob, stale store.Sighting) (*Owned, store.Sighting, error)
 	Scheduler func() *actor.PID
 	Journal   func() *actor.PID // is told of ends that no TrainJob is left to tell
 	Options   []actor.PropsOption
+}
+
+// Owned is an incarnation of a job that this node owns.
+type Owned struct {
+	Incarnation uint64
+	Reached     uint64 // how far the job had come: grows with each merge that is stored
+	// Job describes the actor of the incarnation.
+	Job func(ref *messages.JobRef, start *messages.StartJob) *actor.Props
+	// Release lets others own the job. It is called off the actor.
+	Release func()
+	// Discard removes what the job has left on this node, off the actor.
+	Discard func()
 }
 
 // Props describes the ParameterServer of a node. Its children are TrainJobs,
@@ -58,8 +75,17 @@ var _ actor.SupervisorStrategy = (*server)(nil)
 type (
 	// tick makes the server repeat what is not answered.
 	tick struct{}
-	// respawnDue says that the back-off after an incarnation is over.
-	respawnDue struct{ after *messages.JobRef }
+	// ownDue says that it is time to own a job, or to try again.
+	ownDue struct{ job *job }
+	// claimed is how that went.
+	claimed struct {
+		job   *job
+		owned *Owned
+		seen  store.Sighting
+		err   error
+	}
+	// released says that a job is not owned any more.
+	released struct{}
 )
 
 // Receive dispatches.
@@ -83,8 +109,11 @@ func (s *server) Receive(ctx actor.Context) {
 		s.onJobEventReply(m)
 	case *actor.Terminated:
 		s.onTerminated(ctx, m)
-	case *respawnDue:
-		s.onRespawnDue(ctx, m)
+	case *ownDue:
+		s.own(ctx, m.job)
+	case *claimed:
+		s.onClaimed(ctx, m)
+	case *released:
 	case *actor.DeadLetterResponse: // whoever it was meant for gets it again
 	case *actor.Stopping, *actor.Restarting:
 		s.stopping = true
@@ -109,16 +138,18 @@ func (s *server) tickAgain(ctx actor.Context) {
 	s.cancelTick = s.deps.Rim.SendAfter(tickEvery, ctx.Self(), &tick{})
 }
 
+// onStartJob starts a job, or says how it is. A job that is not owned yet gets
+// its answer once it is.
 func (s *server) onStartJob(ctx actor.Context, m *messages.StartJob) {
-	j, err := s.state.begin(s.deps.Rim.Now(), m)
-	if err != nil {
+	j, begun, err := s.state.begin(s.deps.Rim.Now(), m)
+	switch {
+	case err != nil:
 		ctx.Respond(&messages.StartJobReply{Job: &messages.JobRef{Id: m.GetJobId()}, Failure: wire.Failure(err)})
-		return
+	case begun:
+		s.own(ctx, j)
+	case j.known():
+		ctx.Respond(j.status())
 	}
-	if j != nil {
-		s.spawn(ctx, j)
-	}
-	ctx.Respond(s.state.jobs[m.GetJobId()].status())
 }
 
 // onResizeJob passes a size on under the number of the incarnation that runs. A

@@ -9,11 +9,15 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
+	store "github.com/troupe-ml/troupe/store/job"
 )
 
 const (
-	// maxRespawns is how often a job is started again after it died.
+	// maxRespawns is how often a job is started again that died and has not got
+	// further since.
 	maxRespawns = 3
+	// patience is for how long an owner that gives no sign of life is waited for.
+	patience = 10 * time.Second
 	// backOff is the wait before the first respawn; it doubles with each.
 	backOff = time.Second
 	// maxEnded is how many jobs without a child are remembered whose end the
@@ -24,9 +28,7 @@ const (
 // state is what the ParameterServer knows. No I/O, no clock, no actor context.
 // Invariants, held between messages and checked by check:
 //   - a job has a result exactly when it has ended
-//   - incarnations count from 1, and exceed the respawns by one or, for a job
-//     that ended between two of them, by two
-//   - a waiting job has no child, a running one has
+//   - a waiting job has no child; a running one has, and owns what it runs
 //   - at most maxEnded jobs without a child are remembered whose end the
 //     Scheduler has
 type state struct {
@@ -37,19 +39,63 @@ type state struct {
 
 func newState() *state { return &state{jobs: map[string]*job{}} }
 
-// begin takes in a StartJob. It returns the job if a child is to be spawned for
-// it, nil if the job is known, and Conflict if a later term rules.
-func (s *state) begin(now time.Time, m *messages.StartJob) (*job, error) {
+// begin takes in a StartJob. It returns the job, and whether it is to be owned
+// now; Conflict if a later term rules. A job that has ended begins anew where it
+// was asked for anew, once its child is gone.
+func (s *state) begin(now time.Time, m *messages.StartJob) (j *job, begun bool, err error) {
 	if err := s.rule(m.GetSize()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if j := s.jobs[m.GetJobId()]; j != nil {
+	j = s.jobs[m.GetJobId()]
+	switch {
+	case j != nil && j.phase == ended && j.reported && !j.alive && m.GetKey() != j.start.GetKey():
+		s.done = slices.DeleteFunc(s.done, func(id string) bool { return id == j.id })
+	case j != nil:
 		j.resize(m.GetSize())
-		return nil, nil
+		return j, false, nil
 	}
-	j := &job{id: m.GetJobId(), start: m, started: now, incarnation: 1, alive: true}
+	j = &job{id: m.GetJobId(), start: m, started: now}
 	s.jobs[j.id] = j
-	return j, nil
+	return j, true, nil
+}
+
+// wanted reports whether a job still waits to be owned.
+func (s *state) wanted(j *job) bool { return s.jobs[j.id] == j && j.phase == waiting }
+
+// stale returns the owner that counts as gone, the zero value for none.
+func (j *job) stale(now time.Time) (gone store.Sighting) {
+	if j.seen != gone && now.Sub(j.seenAt) >= patience {
+		return j.seen
+	}
+	return gone
+}
+
+// refused takes in that a waiting job could not be owned, and reports whether
+// it has ended by that; else it is tried again. An owner that gives a sign of
+// life runs the job, so that it is not ours to run.
+func (s *state) refused(now time.Time, j *job, seen store.Sighting, err error) (concluded bool) {
+	kind := fault.KindOf(err)
+	switch none := (store.Sighting{}); {
+	case kind == fault.Conflict && seen != none && (j.seen == none || j.seen == seen):
+		if j.seen == none {
+			j.seen, j.seenAt = seen, now
+		}
+		return false
+	case kind == fault.Unavailable || kind == fault.Unknown:
+		return false
+	}
+	j.crash = err
+	j.conclude(now)
+	return true
+}
+
+// owns takes in that this node owns a waiting job, which runs from now on.
+func (s *state) owns(j *job, owned *Owned) {
+	if j.owned == nil || owned.Reached > j.owned.Reached {
+		j.respawns = 0
+	}
+	j.owned, j.incarnation, j.seen = owned, owned.Incarnation, store.Sighting{}
+	j.phase, j.alive, j.crash = running, true, nil
 }
 
 // resize takes in a ResizeJob and returns its job, which is to be told if it
@@ -143,7 +189,7 @@ func (s *state) gone(now time.Time, ref *messages.JobRef) (*job, outcome) {
 	if j.phase == ended {
 		s.forget()
 		if j.crash == nil {
-			return nil, nothing
+			return j, nothing
 		}
 		j.incarnation++ // the Journal may not have heard of the end
 		return j, concluded
@@ -156,6 +202,7 @@ func (s *state) gone(now time.Time, ref *messages.JobRef) (*job, outcome) {
 		return j, concluded
 	}
 	j.phase = waiting
+	j.respawns++
 	return j, respawn
 }
 
@@ -168,19 +215,6 @@ func respawnHelps(k fault.Kind) bool {
 	case fault.Invalid, fault.NotFound, fault.Conflict, fault.UserCode, fault.Rejected:
 	}
 	return false
-}
-
-// due returns the job whose back-off after an incarnation is over, now running
-// its next one; nil where it does not wait any more.
-func (s *state) due(ref *messages.JobRef) *job {
-	j := s.jobs[ref.GetId()]
-	if j == nil || j.phase != waiting || j.incarnation != ref.GetIncarnation() {
-		return nil
-	}
-	j.incarnation++
-	j.respawns++
-	j.phase, j.alive, j.crash = running, true, nil
-	return j
 }
 
 // acknowledged takes in that the Scheduler has a job's end.
@@ -230,8 +264,8 @@ func (s *state) check() error {
 		if j.phase == waiting && j.alive || j.phase == running && !j.alive {
 			return fmt.Errorf("job %s in phase %d: a child is alive: %t", j.id, j.phase, j.alive)
 		}
-		if ahead := int(j.incarnation) - j.respawns; ahead != 1 && !(ahead == 2 && j.phase == ended) || j.respawns > maxRespawns {
-			return fmt.Errorf("job %s in phase %d has incarnation %d after %d respawns", j.id, j.phase, j.incarnation, j.respawns)
+		if j.phase == running && (j.owned == nil || j.owned.Incarnation != j.incarnation) || j.respawns > maxRespawns {
+			return fmt.Errorf("job %s in phase %d runs incarnation %d after %d respawns, and owns %v", j.id, j.phase, j.incarnation, j.respawns, j.owned)
 		}
 		if j.reported && !j.alive {
 			forgettable++

@@ -38,23 +38,18 @@ func (s *server) onTerminated(ctx actor.Context, m *actor.Terminated) {
 func (s *server) onGone(ctx actor.Context, ref *messages.JobRef) {
 	switch j, next := s.state.gone(s.deps.Rim.Now(), ref); next {
 	case respawn:
-		s.deps.Rim.SendAfter(j.delay(), ctx.Self(), &respawnDue{after: ref})
+		s.deps.Rim.SendAfter(j.delay(), ctx.Self(), &ownDue{j})
 	case concluded:
 		s.conclude(ctx, j)
 	case nothing:
-	}
-}
-
-func (s *server) onRespawnDue(ctx actor.Context, m *respawnDue) {
-	if j := s.state.due(m.after); j != nil {
-		s.spawn(ctx, j)
+		s.release(ctx, j, false)
 	}
 }
 
 // spawn starts the job's incarnation. One that cannot be started has died.
 func (s *server) spawn(ctx actor.Context, j *job) {
 	ref := j.ref()
-	pid, err := s.spawnChild(ctx, ref, j.start)
+	pid, err := s.spawnChild(ctx, ref, j)
 	if err != nil {
 		s.deps.Log.Warn("job not spawned", zap.String("job_id", j.id), zap.Uint64("incarnation", j.incarnation), zap.Error(err))
 		s.state.crashed(ref, err)
@@ -66,17 +61,18 @@ func (s *server) spawn(ctx actor.Context, j *job) {
 }
 
 // spawnChild spawns an incarnation. A panic of its producer is an error.
-func (s *server) spawnChild(ctx actor.Context, ref *messages.JobRef, start *messages.StartJob) (pid *actor.PID, err error) {
+func (s *server) spawnChild(ctx actor.Context, ref *messages.JobRef, j *job) (pid *actor.PID, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = actorkit.Panicked(reason)
 		}
 	}()
-	return ctx.SpawnNamed(s.deps.Job(ref, start), fmt.Sprintf("%s.%d", ref.GetId(), ref.GetIncarnation()))
+	return ctx.SpawnNamed(j.owned.Job(ref, j.start), fmt.Sprintf("%s.%d", ref.GetId(), ref.GetIncarnation()))
 }
 
 // conclude tells the world of an end that no TrainJob is left to tell.
 func (s *server) conclude(ctx actor.Context, j *job) {
+	s.release(ctx, j, true)
 	ref := j.ref()
 	outbox := actorkit.NewOutbox(ref)
 	s.outboxes[j.id] = outbox

@@ -1,6 +1,10 @@
 package scheduler
 
-import "github.com/troupe-ml/troupe/messages"
+import (
+	"slices"
+
+	"github.com/troupe-ml/troupe/messages"
+)
 
 // maxEnded is how many ended jobs are remembered.
 const maxEnded = 1000
@@ -36,4 +40,14 @@ func (e *endings) add(one ending) (forgotten []string) {
 		e.order = e.order[1:]
 	}
 	return forgotten
+}
+
+// forget forgets how a job ended, and returns its key.
+func (e *endings) forget(id string) (key string, ok bool) {
+	one, ok := e.byID[id]
+	if ok {
+		delete(e.byID, id)
+		e.order = slices.DeleteFunc(e.order, func(other string) bool { return other == id })
+	}
+	return one.key, ok
 }

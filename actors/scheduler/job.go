@@ -29,6 +29,7 @@ type job struct {
 
 	phase       phase
 	incarnation uint64 // the highest heard of; 0 before the first
+	after       uint64 // incarnations up to this one were over when the job was submitted
 	queuedFor   time.Duration
 	polled      time.Time         // when StartJob was last sent
 	stop        *messages.StopJob // asked for, not yet obeyed; nil: none

@@ -62,6 +62,8 @@ func (s *scheduler) Receive(ctx actor.Context) {
 		s.onTick(ctx, now)
 	case *messages.SubmitJob:
 		ctx.Respond(s.state.submit(now, m))
+	case *messages.ResumeJob:
+		ctx.Respond(s.state.resume(now, m))
 	case *messages.StopJob:
 		ctx.Respond(s.state.stop(now, m))
 	case *messages.HostReported:

@@ -87,7 +87,7 @@ func (s *state) launch(now time.Time, j *job, free *spare) {
 // onStartReply takes in how a job is.
 func (s *state) onStartReply(now time.Time, m *messages.StartJobReply) {
 	j := s.jobs[m.GetJob().GetId()]
-	if j == nil || j.phase == queued {
+	if j == nil || j.phase == queued || m.GetFailure() == nil && m.GetJob().GetIncarnation() <= j.after {
 		return
 	}
 	switch {
@@ -119,7 +119,7 @@ func (s *state) onResizeReply(m *messages.ResizeJobReply) {
 
 // onFinished takes in that a job has ended.
 func (s *state) onFinished(now time.Time, m *messages.JobFinished) {
-	if j := s.jobs[m.GetJob().GetId()]; j != nil && j.phase != queued {
+	if j := s.jobs[m.GetJob().GetId()]; j != nil && j.phase != queued && m.GetJob().GetIncarnation() > j.after {
 		s.finish(now, j, m.GetResult().GetPhase())
 	}
 }
@@ -151,7 +151,7 @@ func (s *state) orders(now time.Time, j *job) []any {
 	if j.phase == starting || now.Sub(j.polled) >= pollEvery {
 		j.polled = now
 		orders = append(orders, &messages.StartJob{
-			JobId: j.id, Task: j.task, Size: j.size(s.term), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())),
+			JobId: j.id, Task: j.task, Size: j.size(s.term), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())), Key: j.key,
 		})
 	}
 	if j.phase == running && j.acked < j.seq {

@@ -19,37 +19,75 @@ func (s *state) submit(now time.Time, m *messages.SubmitJob) *messages.SubmitJob
 }
 
 func (s *state) accept(now time.Time, m *messages.SubmitJob) (*messages.SubmitJobReply, error) {
-	if m.GetKey() == "" {
-		return nil, fault.New("scheduler.submit", fault.Invalid, "the submission has no key: give each its own")
-	}
-	if id, again := s.keys[m.GetKey()]; again {
-		reply := &messages.SubmitJobReply{JobId: id}
-		if j := s.jobs[id]; j != nil {
-			reply.Warnings = j.warnings
-		} else if e, ok := s.ended.get(id); ok {
-			reply.Warnings = e.warnings
-		}
-		return reply, nil
+	if reply, err := s.seen(m.GetKey()); reply != nil || err != nil {
+		return reply, err
 	}
 	resolved, err := task.Resolve(m.GetTask())
 	if err != nil {
 		return nil, err
 	}
-	s.submissions++
-	j := &job{
-		id: s.newID(), key: m.GetKey(), task: resolved, submission: s.submissions, submitted: now,
-		grants: map[string]uint32{},
+	return s.enqueue(now, &job{id: s.newID(), key: m.GetKey(), task: resolved}), nil
+}
+
+// resume queues a job again that does not run.
+func (s *state) resume(now time.Time, m *messages.ResumeJob) *messages.SubmitJobReply {
+	reply, err := s.takeUp(now, m)
+	if err != nil {
+		return &messages.SubmitJobReply{Failure: wire.Failure(err)}
 	}
+	return reply
+}
+
+func (s *state) takeUp(now time.Time, m *messages.ResumeJob) (*messages.SubmitJobReply, error) {
+	if reply, err := s.seen(m.GetKey()); reply != nil || err != nil {
+		return reply, err
+	}
+	if s.jobs[m.GetJobId()] != nil {
+		return nil, fault.New("scheduler.resume", fault.Conflict, "job %s has not ended: stop it before you resume it", m.GetJobId())
+	}
+	resolved, err := task.Resolve(m.GetTask())
+	if err != nil {
+		return nil, err
+	}
+	if key, ok := s.ended.forget(m.GetJobId()); ok {
+		delete(s.keys, key)
+	}
+	return s.enqueue(now, &job{id: m.GetJobId(), key: m.GetKey(), task: resolved, incarnation: m.GetAfterIncarnation(), after: m.GetAfterIncarnation()}), nil
+}
+
+// seen returns the answer to a submission or resume that came before, nil for
+// one that is new.
+func (s *state) seen(key string) (*messages.SubmitJobReply, error) {
+	if key == "" {
+		return nil, fault.New("scheduler.submit", fault.Invalid, "the submission has no key: give each its own")
+	}
+	id, again := s.keys[key]
+	if !again {
+		return nil, nil
+	}
+	reply := &messages.SubmitJobReply{JobId: id}
+	if j := s.jobs[id]; j != nil {
+		reply.Warnings = j.warnings
+	} else if e, ok := s.ended.get(id); ok {
+		reply.Warnings = e.warnings
+	}
+	return reply, nil
+}
+
+// enqueue puts a job into the queue, and starts it if a slot is free.
+func (s *state) enqueue(now time.Time, j *job) *messages.SubmitJobReply {
+	s.submissions++
+	j.submission, j.submitted, j.grants = s.submissions, now, map[string]uint32{}
 	s.jobs[j.id], s.keys[j.key] = j, j.id
 	s.queue = insert(s.queue, j)
 	s.post(j, &messages.JobEvent{What: &messages.JobEvent_Queued{Queued: &messages.JobQueued{}}})
-	o := resolved.GetOptions()
+	o := j.task.GetOptions()
 	if warning := s.wavesWarning(j, s.clamp(j, o.GetDefaultParallelism())); warning != "" {
 		j.warnings = append(j.warnings, warning)
 		s.warn(j, warning)
 	}
 	s.settle(now)
-	return &messages.SubmitJobReply{JobId: j.id, Warnings: j.warnings}, nil
+	return &messages.SubmitJobReply{JobId: j.id, Warnings: j.warnings}
 }
 
 // stop drops a queued job, and remembers of any other that it is to stop.

@@ -2,7 +2,8 @@ package train
 
 import (
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -21,6 +22,8 @@ func (j *job) do(ctx actor.Context, what effect) {
 		j.merge()
 	case save:
 		j.save(ctx)
+	case restore:
+		j.takeUp()
 	case giveUp:
 		j.end(ctx, messages.Phase_PHASE_FAILED, j.state.fatal, "")
 	}
@@ -31,7 +34,7 @@ func (j *job) adopt() {
 		ctx: j.work, space: j.deps.Space, open: j.deps.OpenModel, base: j.state.model,
 		from: j.state.opts.GetInit(), partial: j.state.opts.GetInitPartial(), key: j.key("model-0"),
 	}
-	j.produce(w.run)
+	j.produce(w.run, w.key)
 }
 
 func (j *job) onAdopted(m *adopted) {
@@ -54,13 +57,7 @@ func (j *job) merge() {
 		unweighted: st.opts.GetMerge() == "average:unweighted",
 		optimizers: st.opts.GetOptimizerState() == "average",
 	}
-	if strings.HasPrefix(st.model.GetKey(), j.key("")) { // else a host's: see keep
-		w.obsolete = append(w.obsolete, st.model.GetKey())
-	}
-	if st.shared != nil {
-		w.obsolete = append(w.obsolete, st.shared.GetKey())
-	}
-	j.produce(w.run)
+	j.produce(w.run, w.key, w.key+"-optimizer")
 }
 
 func (j *job) onMerged(ctx actor.Context, m *merged) {
@@ -72,9 +69,16 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 		return
 	}
 	j.failures = 0
-	step := j.state.merging.ref
+	if j.state.crashes() {
+		panic(fault.New("train.chaos", fault.Unavailable, "chaos crashed the TrainJob"))
+	}
+	step, before := j.state.merging.ref, j.state.marked
 	j.state.merged(m, j.deps.Rim.Now())
-	j.release(ctx, &messages.ReleaseTensors{Step: step, Keep: j.state.keep()})
+	j.release(ctx, &messages.ReleaseTensors{Step: step, Keep: j.keep()})
+	for node := range j.nodes {
+		ctx.Send(j.deps.Host(node), &messages.KeepState{State: j.state.marked})
+	}
+	j.free(before)
 	if j.state.sizing {
 		j.requestParallelism(ctx)
 		j.deps.Rim.SendAfter(sizeTimeout, ctx.Self(), &sizeDue{epoch: j.state.epoch})
@@ -107,15 +111,26 @@ func (j *job) onSaved(ctx actor.Context, m *saved) {
 	j.end(ctx, messages.Phase_PHASE_SUCCEEDED, nil, m.url)
 }
 
-// retryEffect tries again what failed in the world, if that can help.
+// retryEffect tries again what failed in the world, if that can help. A store
+// that is away is waited for: the result is not lost for it.
 func (j *job) retryEffect(what effect, err error) {
 	j.failures++
-	switch fault.KindOf(err) {
+	kind := fault.KindOf(err)
+	patient := what == save && kind == fault.Unavailable
+	switch kind {
 	case fault.Unavailable, fault.Corrupt, fault.Unknown:
-		if j.failures <= effectRetries {
+		if j.failures <= effectRetries || patient {
 			j.log.Warn("effect failed, trying again", zap.Stringer("op", what), zap.Error(err))
-			j.state.warn(fmt.Sprintf("%v failed and is tried again: %v", what, err))
+			if now := j.deps.Rim.Now(); j.failures == 1 || !patient || now.Sub(j.warnedAt) >= complainGap {
+				j.warnedAt = now
+				j.state.warn(fmt.Sprintf("%v failed and is tried again: %v", what, err))
+			}
 			j.deps.Rim.SendAfter(retryCap>>max(0, effectRetries-j.failures), j.self, &effectDue{what})
+			return
+		}
+	case fault.Conflict:
+		if what == save { // another incarnation has
+			j.superseded(err)
 			return
 		}
 	}
@@ -128,26 +143,34 @@ func (j *job) onEffectDue(ctx actor.Context, m *effectDue) {
 	}
 }
 
-// produce runs work that leaves tensors under the job's keys. Work that is done
-// only after the job has ended, or died, leaves none.
-func (j *job) produce(work func() any) {
-	ctx, remove := j.work, j.remover()
+// keep names the tensors of hosts that must stay: what the job still needs, and
+// what is being stored.
+func (j *job) keep() []string {
+	held := j.held()
+	for _, key := range j.state.keep() {
+		held[key] = true
+	}
+	return slices.Sorted(maps.Keys(held))
+}
+
+// produce runs work that leaves tensors under keys. Work that is done only
+// after the job has ended, or died, leaves none.
+func (j *job) produce(work func() any, keys ...string) {
+	ctx, space := j.work, j.deps.Space
 	j.deps.Rim.Go(j.self, func() any {
 		result := work()
 		if ctx.Err() != nil {
-			remove()
+			_ = space.Remove(keys...) // what stays goes with the process
 		}
 		return result
 	})
 }
 
-// remover returns what removes the tensors under the job's keys, off the actor.
-func (j *job) remover() func() {
-	space, prefix := j.deps.Space, j.key("")
-	return func() { _ = space.Remove(space.List(prefix)...) } // what stays goes with the process
-}
-
-// key names a tensor of the job's own.
-func (j *job) key(name string) string {
-	return fmt.Sprintf("%s/%d/merged/%s", j.state.ref.GetId(), j.state.ref.GetIncarnation(), name)
+// remove removes tensors, off the actor.
+func (j *job) remove(keys []string) {
+	space := j.deps.Space
+	j.deps.Rim.Go(j.self, func() any {
+		_ = space.Remove(keys...) // what stays goes with the process
+		return &tidied{}
+	})
 }

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
@@ -14,7 +16,7 @@ func (j *job) onStopJob(ctx actor.Context, m *messages.StopJob) {
 	switch {
 	case j.ended != nil && j.ended.GetResult().GetPhase() != messages.Phase_PHASE_STOPPED:
 		err = fault.New("train.stop", fault.Conflict, "job %s has ended", j.state.ref.GetId())
-	case j.ended == nil && j.state.saving:
+	case j.ended == nil && j.state.saving && j.failures == 0:
 		err = fault.New("train.stop", fault.Conflict, "job %s is trained and stores its result", j.state.ref.GetId())
 	case j.ended == nil:
 		j.end(ctx, messages.Phase_PHASE_STOPPED, &messages.Failure{Op: "train.stop", Text: m.GetReason()}, "")
@@ -22,21 +24,18 @@ func (j *job) onStopJob(ctx actor.Context, m *messages.StopJob) {
 	ctx.Respond(&messages.StopJobReply{Failure: wire.Failure(err)})
 }
 
-// end closes the job: its functions stop, its tensors go, and its
-// ParameterServer and the Journal hear of it until they have answered.
+// end closes the job: its functions stop, the store gets its last state, and
+// then its ParameterServer and the Journal hear of it until they have answered.
 func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Failure, url string) {
 	for _, pid := range ctx.Children() {
 		ctx.Stop(pid)
 	}
 	j.state.abandon()
-	result := j.result(phase, failure, url)
-	j.ended = &messages.JobFinished{Job: j.state.ref, Result: result}
-	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}})
+	j.ended = &messages.JobFinished{Job: j.state.ref, Result: j.result(phase, failure, url)}
 	j.endedAt = j.deps.Rim.Now()
 	j.cancelWork()
-	j.tidy()
-	j.tellEnd(ctx)
 	j.log.Info("job ended", zap.Stringer("phase", phase), zap.String("error", failure.GetText()))
+	j.seal(ctx)
 }
 
 func (j *job) result(phase messages.Phase, failure *messages.Failure, url string) *messages.JobResult {
@@ -57,15 +56,11 @@ func (j *job) tellEnd(ctx actor.Context) {
 }
 
 // leave ends the actor. One that has not ended its job dies of a bug, or with
-// its node: what it has here goes, and hosts hear of it once, without an answer.
-func (j *job) leave(ctx actor.Context) {
+// its node: what it has here is for the next incarnation.
+func (j *job) leave() {
 	j.left = true
 	j.cancelTk()
 	j.cancelWork()
-	if j.ended == nil {
-		j.tidy()
-		j.releaseAll(ctx)
-	}
 }
 
 func (j *job) releaseAll(ctx actor.Context) {
@@ -88,11 +83,12 @@ func (j *job) onReleased(m *messages.ReleaseTensorsReply) {
 	}
 }
 
-// tidy removes what work of the job has left.
+// tidy removes all that the job has made here.
 func (j *job) tidy() {
-	remove := j.remover()
+	space, prefix := j.deps.Space, j.state.ref.GetId()+"/"
 	j.deps.Rim.Go(j.self, func() any {
-		remove()
+		keys := slices.DeleteFunc(space.List(prefix), func(key string) bool { return !isMerged(key) })
+		_ = space.Remove(keys...) // what stays goes with the process
 		return &tidied{}
 	})
 }

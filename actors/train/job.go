@@ -45,8 +45,8 @@ type Deps struct {
 	Options   []actor.PropsOption
 }
 
-// Props describes the actor of one incarnation of a job.
-func Props(ref *messages.JobRef, start *messages.StartJob, deps Deps) *actor.Props {
+// Props describes the actor of one incarnation of a job, which the vault is of.
+func Props(ref *messages.JobRef, start *messages.StartJob, vault Vault, deps Deps) *actor.Props {
 	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
 	return actor.PropsFromProducer(func() actor.Actor {
 		return &job{
@@ -54,6 +54,8 @@ func Props(ref *messages.JobRef, start *messages.StartJob, deps Deps) *actor.Pro
 			log:      deps.Log.With(zap.String("job_id", ref.GetId()), zap.Uint64("incarnation", ref.GetIncarnation())),
 			start:    start,
 			state:    newState(ref, start),
+			vault:    vault,
+			saver:    saver{every: time.Duration(start.GetTask().GetOptions().GetCheckpointEveryMs()) * time.Millisecond},
 			outbox:   actorkit.NewOutbox(ref),
 			children: map[string]child{},
 			nodes:    map[string]bool{},
@@ -74,7 +76,17 @@ type job struct {
 	byFunc   []*actor.PID     // the same by function
 	nodes    map[string]bool  // hosts that may hold tensors of the job
 	failures int              // of the running effect, in a row
+	warnedAt time.Time        // of an effect that keeps failing
+
+	vault     Vault
+	saver     saver
+	restoring restoring
+	lastBeat  time.Time
+	beating   bool
+	lost      bool // a later incarnation owns the job
+
 	ended    *messages.JobFinished
+	sealed   bool // and the store has its last state, as far as it takes it
 	left     bool // the actor stops: nothing of it may start any more
 	accepted bool // the ParameterServer knows the end
 	endedAt  time.Time
@@ -143,6 +155,20 @@ func (j *job) Receive(ctx actor.Context) {
 	case *effectDue:
 		j.onEffectDue(ctx, m)
 	case *childFailed, *tidied:
+	case *messages.AskStateReply:
+		j.onAskStateReply(m)
+	case *restoreDue:
+		j.takeUp()
+	case *restored:
+		j.onRestored(m)
+	case *checkpointed:
+		j.onCheckpointed(ctx, m)
+	case *beaten:
+		j.onBeaten(m)
+	case *sealed:
+		j.onSealed(ctx, m)
+	case *sealDue:
+		j.seal(ctx)
 	case *tick:
 		j.onTick(ctx)
 	case *actorkit.WorkPanicked:
@@ -150,7 +176,7 @@ func (j *job) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		j.onChildGone(m.Who)
 	case *actor.Stopping:
-		j.leave(ctx)
+		j.leave()
 		return
 	default:
 		actorkit.Unhandled(j.log, ctx)
@@ -172,6 +198,7 @@ func (j *job) proceed(ctx actor.Context) {
 	}
 	if j.ended == nil {
 		j.dispatch(ctx)
+		j.checkpoint()
 	} else if j.accepted && j.outbox.Empty() && len(j.nodes) == 0 {
 		ctx.Stop(ctx.Self())
 	}
@@ -182,10 +209,19 @@ func (j *job) onStarted(ctx actor.Context) {
 	j.self = ctx.Self()
 	j.work, j.cancelWork = context.WithCancel(context.Background())
 	j.cancelTk = j.deps.Rim.SendAfter(repeatEvery, j.self, &tick{})
+	if j.vault.From() != nil || j.state.ref.GetIncarnation() > 1 {
+		j.ask(ctx)
+		return
+	}
+	j.announce()
+}
+
+// announce says that the job has started, or goes on.
+func (j *job) announce() {
 	j.log.Info("job started", zap.Uint32("parallelism", j.state.parallelism()), zap.Uint32("slots", j.state.slots()))
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Started{Started: &messages.JobStarted{
 		QueuedMs: j.start.GetQueuedMs(), Epochs: j.state.task.GetEpochs(), TrainSamples: j.state.task.GetTrainSamples(),
-		Parallelism: j.state.parallelism(), Slots: j.state.slots(),
+		Parallelism: j.state.parallelism(), Slots: j.state.slots(), Epoch: j.state.epoch, Round: j.state.round,
 	}}})
 }
 
@@ -193,10 +229,17 @@ func (j *job) onTick(ctx actor.Context) {
 	j.cancelTk = j.deps.Rim.SendAfter(repeatEvery, ctx.Self(), &tick{})
 	j.outbox.Repeat(ctx, j.deps.Journal())
 	switch {
-	case j.ended != nil:
+	case j.sealed:
 		j.tellEnd(ctx)
+	case j.ended != nil: // the store is being told
 	case j.state.sizing:
 		j.requestParallelism(ctx)
+	}
+	if j.ended == nil {
+		j.beat()
+		if text := j.saver.complaint(j.deps.Rim.Now()); text != "" {
+			j.state.warn(text)
+		}
 	}
 	if j.ended == nil && j.state.step != nil {
 		for function, a := range j.state.step.work {

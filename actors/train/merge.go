@@ -24,7 +24,6 @@ type mergeWork struct {
 	key        string // of the new model
 	unweighted bool
 	optimizers bool     // merge those too, under key + "-optimizer"
-	obsolete   []string // keys of space to remove once the new model is there
 }
 
 // merged is how a merge ended.
@@ -46,9 +45,6 @@ func (w *mergeWork) run() any {
 		if m.err != nil {
 			_ = w.space.Remove(w.key) // the merge as a whole is tried again
 		}
-	}
-	if m.err == nil {
-		_ = w.space.Remove(w.obsolete...) // at worst it stays until the job's end
 	}
 	m.took = w.rim.Now().Sub(began)
 	return m

@@ -83,3 +83,12 @@ func (r ranges) message() []*messages.Range {
 	}
 	return out
 }
+
+// rangesOf is the set that a message says.
+func rangesOf(said []*messages.Range) ranges {
+	var r ranges
+	for _, s := range said {
+		r = append(r, span{s.GetLo(), s.GetHi()})
+	}
+	return r
+}

@@ -36,6 +36,7 @@ func (s *state) beginEpoch(now time.Time) {
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_EpochStarted{EpochStarted: &messages.EpochStarted{
 		Epoch: s.epoch, Parallelism: s.parallelism(),
 	}}})
+	s.mark(now)
 }
 
 // beginRound cuts the next round and opens its step. The states of functions
@@ -168,13 +169,21 @@ func (s *state) merged(m *merged, now time.Time) {
 	}}})
 	s.merging = nil
 	s.validate = s.validationDue()
-	s.sizing = s.todo.total() == 0 && !s.opts.GetStaticParallelism() && s.epoch < s.task.GetEpochs()
+	s.sizing = s.wantsSize()
+	s.mark(now)
+}
+
+// wantsSize reports whether the Scheduler is to be asked for the N of the next
+// epoch.
+func (s *state) wantsSize() bool {
+	return s.epoch > 0 && s.history.record != nil && s.todo.total() == 0 && !s.opts.GetStaticParallelism() && s.epoch < s.task.GetEpochs()
 }
 
 // epochEnded closes the epoch's record.
 func (s *state) epochEnded(now time.Time) {
 	record := s.history.endEpoch(now)
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_EpochFinished{EpochFinished: &messages.EpochFinished{Record: record}}})
+	s.mark(now)
 }
 
 // keep names the tensors of hosts that the job still needs.

@@ -32,6 +32,7 @@ type stage struct {
 	job       *actor.PID
 	space     *plane.Memory
 	models    *models
+	vault     *vault
 	scheduler *testkit.Probe
 	host      *testkit.Probe
 
@@ -67,12 +68,20 @@ func newStage(t *testing.T, n uint32, task *messages.TrainTask) *stage {
 }
 
 func newStageOf(t *testing.T, seed uint64, size *messages.JobSize, task *messages.TrainTask) *stage {
+	return newStageFrom(t, seed, size, task, &vault{}, nil)
+}
+
+// newStageFrom starts a job whose vault, or host, has a state to start from.
+func newStageFrom(t *testing.T, seed uint64, size *messages.JobSize, task *messages.TrainTask, from *vault, kept *messages.JobState) *stage {
 	s := &stage{
-		t: t, sim: testkit.New(t, seed), space: plane.NewMemory("n1"), models: &models{},
+		t: t, sim: testkit.New(t, seed), space: plane.NewMemory("n1"), models: &models{}, vault: from,
 		invokers: map[uint32]*actor.PID{}, stopped: map[string]bool{},
 	}
 	s.scheduler, s.host = s.sim.Probe("scheduler"), s.sim.Probe("host")
 	s.host.Answer = func(msg any) any {
+		if m, ok := msg.(*messages.AskState); ok {
+			return &messages.AskStateReply{Node: "n1", Job: m.GetJob(), State: kept}
+		}
 		if m, ok := msg.(*messages.ReleaseTensors); ok && m.GetEverything() {
 			s.released = true
 			return &messages.ReleaseTensorsReply{Job: m.GetStep().GetJob(), Node: "n1"}
@@ -83,7 +92,7 @@ func newStageOf(t *testing.T, seed uint64, size *messages.JobSize, task *message
 	ref, start := &messages.JobRef{Id: "j", Incarnation: 2}, &messages.StartJob{JobId: "j", Task: task, Size: size, QueuedMs: 5}
 	core, logged := observer.New(zap.WarnLevel)
 	s.log = logged
-	props := train.Props(ref, start, train.Deps{
+	props := train.Props(ref, start, s.vault, train.Deps{
 		Log: zap.New(core, zap.Development()), Rim: s.sim.Rim(), Space: s.space, Models: s.models,
 		Invoker:   actor.PropsFromFunc(s.invoker),
 		Host:      func(string) *actor.PID { return s.host.PID },

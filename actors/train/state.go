@@ -32,10 +32,13 @@ type state struct {
 	optimizers map[uint32]*messages.TensorRef // of the last accepted answer, by function
 	shared     *messages.TensorRef            // the merged one, with optimizer_state average
 
-	validate bool // the model is to be validated next
-	sizing   bool // the Scheduler is asked for the next N
-	saving   bool // the result is being stored
-	adopting bool // the first model is being given the values of another
+	restoring bool // what an earlier incarnation left is being taken up
+	validate  bool // the model is to be validated next
+	sizing    bool // the Scheduler is asked for the next N
+	saving    bool // the result is being stored
+	adopting  bool // the first model is being given the values of another
+
+	marked *messages.JobState // the latest point from which the job can go on; nil: its beginning
 
 	history   history
 	budget    int                  // failures that the job may still have
@@ -87,17 +90,18 @@ func (s *state) resize(size *messages.JobSize) error {
 type effect int
 
 const (
-	wait   effect = iota // for a message
-	again                // nothing: the state has moved, ask again
-	adopt                // give the first model the values of another one
-	merge                // merge the answers of the round in merging
-	save                 // store the result
-	giveUp               // end the job: fatal says why
+	wait    effect = iota // for a message
+	again                 // nothing: the state has moved, ask again
+	adopt                 // give the first model the values of another one
+	merge                 // merge the answers of the round in merging
+	save                  // store the result
+	restore               // take up what an earlier incarnation left
+	giveUp                // end the job: fatal says why
 )
 
 // String says what the effect is, for warnings.
 func (e effect) String() string {
-	return [...]string{"waiting", "going on", "starting from a model", "merging", "storing the result", "ending"}[e]
+	return [...]string{"waiting", "going on", "starting from a model", "merging", "storing the result", "taking up the job", "ending"}[e]
 }
 
 // advance moves the job on as far as it can go by itself.
@@ -113,8 +117,8 @@ func (s *state) advance(now time.Time) effect {
 		}
 		return wait
 	case s.step != nil:
-		return s.stepEnded()
-	case s.merging != nil || s.saving || s.adopting:
+		return s.stepEnded(now)
+	case s.merging != nil || s.saving || s.adopting || s.restoring:
 		return wait
 	case s.model == nil:
 		s.beginInit(now)
@@ -127,7 +131,9 @@ func (s *state) advance(now time.Time) effect {
 	case s.sizing:
 		return wait
 	default:
-		s.epochEnded(now)
+		if s.history.record != nil { // else it was restored after its last epoch
+			s.epochEnded(now)
+		}
 		if s.epoch == s.task.GetEpochs() {
 			s.saving = true
 			return save
@@ -137,7 +143,7 @@ func (s *state) advance(now time.Time) effect {
 	return again
 }
 
-func (s *state) stepEnded() effect {
+func (s *state) stepEnded(now time.Time) effect {
 	switch s.step.ref.GetTask() {
 	case messages.Task_TASK_INIT:
 		if s.initialised(); s.model != nil && s.opts.GetInit() != "" {
@@ -150,6 +156,7 @@ func (s *state) stepEnded() effect {
 		}
 	default:
 		s.validated()
+		s.mark(now)
 	}
 	return again
 }

@@ -1,0 +1,62 @@
+package paramserver
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+)
+
+// own makes this node the owner of a job that waits for that. The incarnation
+// before, which is dead, is let go of first.
+func (s *server) own(ctx actor.Context, j *job) {
+	if !s.state.wanted(j) {
+		return
+	}
+	before, stale := j.owned, j.stale(s.deps.Rim.Now())
+	id, start, own := j.id, j.start, s.deps.Own
+	s.deps.Rim.Go(ctx.Self(), func() any {
+		if before != nil {
+			before.Release()
+		}
+		owned, seen, err := own(id, start, stale)
+		return &claimed{job: j, owned: owned, seen: seen, err: err}
+	})
+}
+
+func (s *server) onClaimed(ctx actor.Context, m *claimed) {
+	j := m.job
+	switch {
+	case m.err == nil && (s.stopping || !s.state.wanted(j)): // it was stopped meanwhile
+		s.letGo(ctx, m.owned, false)
+	case m.err == nil:
+		s.state.owns(j, m.owned)
+		s.spawn(ctx, j)
+		ctx.Request(s.deps.Scheduler(), j.status())
+	case s.stopping || !s.state.wanted(j):
+	case s.state.refused(s.deps.Rim.Now(), j, m.seen, m.err):
+		s.conclude(ctx, j)
+	default:
+		s.deps.Log.Warn("job not owned yet", zap.String("job_id", j.id), zap.Error(m.err))
+		s.deps.Rim.SendAfter(tickEvery, ctx.Self(), &ownDue{j})
+	}
+}
+
+// release lets go of a job that has ended, and removes what it has left here
+// where nobody else has.
+func (s *server) release(ctx actor.Context, j *job, discard bool) {
+	if j == nil || j.owned == nil {
+		return
+	}
+	owned := j.owned
+	j.owned = nil
+	s.letGo(ctx, owned, discard)
+}
+
+func (s *server) letGo(ctx actor.Context, owned *Owned, discard bool) {
+	s.deps.Rim.Go(ctx.Self(), func() any {
+		if discard {
+			owned.Discard()
+		}
+		owned.Release()
+		return &released{}
+	})
+}

@@ -1,0 +1,156 @@
+package train
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+)
+
+const (
+	beatEvery = 2 * time.Second
+	sealFor   = 10 * time.Second // how long the end of a job waits for the store
+)
+
+type (
+	checkpointed struct{ err error }
+	beaten       struct{ err error }
+	sealed       struct{ err error }
+	sealDue      struct{} // it failed and is tried again
+)
+
+// checkpoint has the newest mark stored if that is due, beside the rounds.
+func (j *job) checkpoint() {
+	now := j.deps.Rim.Now()
+	if j.state.restoring || !j.saver.due(now, j.state.marked) {
+		return
+	}
+	j.saver.begin(now, j.state.marked)
+	ctx, vault, st, open := j.work, j.vault, j.state.marked, j.open
+	j.deps.Rim.Go(j.self, func() any { return &checkpointed{vault.Save(ctx, st, open)} })
+}
+
+// open opens a tensor of the job, here.
+func (j *job) open(ref *messages.TensorRef) (plane.Blob, error) {
+	return j.deps.Space.Open(wire.PlaneRef(ref))
+}
+
+func (j *job) onCheckpointed(ctx actor.Context, m *checkpointed) {
+	saved := j.saver.running
+	j.saver.ended(j.deps.Rim.Now(), m.err)
+	switch {
+	case j.ended != nil:
+		j.seal(ctx)
+		return
+	case fault.KindOf(m.err) == fault.Conflict:
+		j.superseded(m.err)
+	case m.err != nil:
+		j.log.Warn("checkpoint not stored", zap.Error(m.err))
+	}
+	j.free(saved)
+}
+
+// free removes the job's own tensors that only an earlier mark names.
+func (j *job) free(earlier *messages.JobState) {
+	before, needed := map[string]bool{}, j.held()
+	keysOf(earlier, before)
+	keysOf(j.state.marked, needed)
+	var gone []string
+	for key := range before {
+		if !needed[key] && j.isOwn(key) {
+			gone = append(gone, key)
+		}
+	}
+	if len(gone) > 0 {
+		j.remove(gone)
+	}
+}
+
+// held returns the keys of tensors that are being stored.
+func (j *job) held() map[string]bool {
+	held := map[string]bool{}
+	if j.saver.running != nil {
+		keysOf(j.saver.running, held)
+	}
+	return held
+}
+
+// beat has others know that the job is owned, and the job whether it still is.
+func (j *job) beat() {
+	now := j.deps.Rim.Now()
+	if j.beating || now.Sub(j.lastBeat) < beatEvery {
+		return
+	}
+	j.beating, j.lastBeat = true, now
+	ctx, vault := j.work, j.vault
+	j.deps.Rim.Go(j.self, func() any { return &beaten{vault.Beat(ctx)} })
+}
+
+func (j *job) onBeaten(m *beaten) {
+	j.beating = false
+	if j.ended == nil && fault.KindOf(m.err) == fault.Conflict {
+		j.superseded(m.err)
+	}
+}
+
+// superseded ends an incarnation that does not own the job any more. Whatever
+// it has stored lies under its own number, where nobody looks.
+func (j *job) superseded(why error) {
+	j.lost = true
+	j.state.fatal = wire.Failure(fault.New("train.own", fault.Conflict, "the job goes on elsewhere: %w", why))
+}
+
+// seal stores the state that an ended job can be taken up from, and how it
+// ended, before the world hears of the end. A store that does not take it in
+// time goes without.
+func (j *job) seal(ctx actor.Context) {
+	if j.saver.running != nil {
+		return // when that has ended, which it does soon: its context has
+	}
+	if j.lost {
+		j.onSealed(ctx, &sealed{})
+		return
+	}
+	st, vault, open := j.lastState(), j.vault, j.open
+	j.deps.Rim.Go(j.self, func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), sealFor)
+		defer cancel()
+		return &sealed{vault.Save(ctx, st, open)}
+	})
+}
+
+func (j *job) onSealed(ctx actor.Context, m *sealed) {
+	switch now := j.deps.Rim.Now(); {
+	case fault.KindOf(m.err) == fault.Conflict: // nobody looks at what this incarnation leaves
+	case m.err != nil && now.Sub(j.endedAt) < sealFor:
+		j.deps.Rim.SendAfter(retrySave, j.self, &sealDue{})
+		return
+	case m.err != nil:
+		j.saver.failures, j.saver.why, j.saver.complained = 1, m.err, time.Time{}
+		j.state.warn(j.saver.complaint(now))
+		j.log.Warn("end not stored", zap.Error(m.err))
+	}
+	j.sealed = true
+	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: j.ended.GetResult()}}})
+	j.tidy()
+	j.tellEnd(ctx)
+}
+
+// lastState is what the store is to have of an ended job: of one that has
+// SUCCEEDED how it went, of every other also where to go on.
+func (j *job) lastState() *messages.JobState {
+	result := j.ended.GetResult()
+	last := &messages.JobState{}
+	if j.state.marked != nil && result.GetPhase() != messages.Phase_PHASE_SUCCEEDED {
+		last = proto.CloneOf(j.state.marked)
+	}
+	last.Job, last.TimeMs, last.Result = j.state.ref, j.deps.Rim.Now().UnixMilli(), result
+	return last
+}

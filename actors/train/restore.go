@@ -1,0 +1,183 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+)
+
+// askFor is how long hosts have to say what they keep of a job.
+const askFor = time.Second
+
+type (
+	restored struct {
+		state *messages.JobState
+		err   error
+	}
+	restoreDue struct{} // hosts that have not answered are not waited for any more
+)
+
+// restoring is the search for what an earlier incarnation left.
+type restoring struct {
+	asked map[string]bool    // hosts that have not answered
+	kept  *messages.JobState // the latest that a host has; nil: none yet
+	begun bool               // it is being taken up
+}
+
+// ask begins an incarnation that is not the job's first: the hosts of its
+// slots may have a later state than the store.
+func (j *job) ask(ctx actor.Context) {
+	j.state.restoring = true
+	j.restoring.asked = map[string]bool{}
+	for _, g := range j.state.size.GetGrants() {
+		j.restoring.asked[g.GetNode()], j.nodes[g.GetNode()] = true, true
+		ctx.Request(j.deps.Host(g.GetNode()), &messages.AskState{Job: j.state.ref})
+	}
+	j.deps.Rim.SendAfter(askFor, j.self, &restoreDue{})
+}
+
+func (j *job) onAskStateReply(m *messages.AskStateReply) {
+	if j.restoring.begun || !proto.Equal(m.GetJob(), j.state.ref) {
+		return
+	}
+	if isLater(m.GetState(), j.restoring.kept) {
+		j.restoring.kept = m.GetState()
+	}
+	delete(j.restoring.asked, m.GetNode())
+	if len(j.restoring.asked) == 0 {
+		j.takeUp()
+	}
+}
+
+// takeUp takes up the latest state that there is.
+func (j *job) takeUp() {
+	if j.restoring.begun || j.ended != nil {
+		return
+	}
+	j.restoring.begun = true
+	w := &restoreWork{
+		ctx: j.work, vault: j.vault, space: j.deps.Space,
+		stored: j.vault.From(), prefix: j.key("restored-"), job: j.state.ref.GetId(),
+	}
+	if isLater(j.restoring.kept, w.stored) {
+		w.kept = j.restoring.kept
+	}
+	j.deps.Rim.Go(j.self, func() any { return w.run() })
+}
+
+func (j *job) onRestored(m *restored) {
+	switch {
+	case j.ended != nil:
+	case m.err != nil:
+		j.restoring.begun = false
+		j.retryEffect(restore, m.err)
+	default:
+		j.failures = 0
+		j.state.restoring = false
+		if m.state != nil {
+			j.state.restore(m.state, j.deps.Rim.Now())
+			j.log.Info("job goes on", zap.Uint32("epoch", m.state.GetEpoch()), zap.Uint32("round", m.state.GetRound()))
+		}
+		j.announce()
+	}
+}
+
+// restoreWork takes a state up, ready to run off the actor.
+type restoreWork struct {
+	ctx    context.Context
+	vault  Vault
+	space  plane.Space
+	kept   *messages.JobState // whose tensors lie here; nil: the stored one is no older
+	stored *messages.JobState // nil: none
+	prefix string             // of the keys of its tensors
+	job    string
+}
+
+func (w *restoreWork) run() *restored {
+	st := w.kept
+	if st == nil || !w.complete(st) {
+		var err error
+		if st, err = w.fetch(); err != nil {
+			return &restored{err: fmt.Errorf("take up the job's state: %w", err)}
+		}
+	}
+	w.sweep(st)
+	return &restored{state: st}
+}
+
+// complete reports whether all tensors of a state are here.
+func (w *restoreWork) complete(st *messages.JobState) bool {
+	for _, t := range Tensors(st) {
+		blob, err := w.space.Open(wire.PlaneRef(t.Ref))
+		if err != nil {
+			return false
+		}
+		_ = blob.Close()
+	}
+	return true
+}
+
+// fetch copies the stored state's tensors here.
+func (w *restoreWork) fetch() (*messages.JobState, error) {
+	if w.stored == nil {
+		return nil, nil
+	}
+	st := proto.CloneOf(w.stored)
+	for _, t := range Tensors(st) {
+		ref, err := w.copy(t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Name, err)
+		}
+		t.Set(ref)
+	}
+	return st, nil
+}
+
+func (w *restoreWork) copy(t TensorPlace) (*messages.TensorRef, error) {
+	key := w.prefix + strings.TrimSuffix(t.Name, ".safetensors")
+	if err := w.space.Remove(key); err != nil { // of a try before this one
+		return nil, err
+	}
+	from, err := w.vault.Open(w.ctx, t.Ref)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	draft, err := w.space.Create(key, int64(t.Ref.GetBytes()))
+	if err != nil {
+		return nil, err
+	}
+	defer draft.Abort()
+	if _, err := io.Copy(draft, from); err != nil {
+		return nil, fault.New("train.restore", fault.KindOf(err), "copy it here: %w", err)
+	}
+	ref, err := draft.Seal()
+	return wire.TensorRef(ref), err
+}
+
+// sweep removes what earlier incarnations merged and the state does not name;
+// the answers of functions are for hosts to remove.
+func (w *restoreWork) sweep(st *messages.JobState) {
+	needed := map[string]bool{}
+	if st != nil {
+		keysOf(st, needed)
+	}
+	var gone []string
+	for _, key := range w.space.List(w.job + "/") {
+		if isMerged(key) && !needed[key] {
+			gone = append(gone, key)
+		}
+	}
+	_ = w.space.Remove(gone...) // at worst they stay until the job's end
+}

@@ -1,0 +1,78 @@
+package train
+
+import (
+	"maps"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// mark notes the job as it is now, between two steps: the next incarnation can
+// go on from here, and gives the bits that this one would have given. What runs
+// afterwards is no part of it until the next mark.
+func (s *state) mark(now time.Time) {
+	s.marked = &messages.JobState{
+		Job: s.ref, TimeMs: now.UnixMilli(), Epoch: s.epoch, Round: s.round, Todo: s.todo.message(),
+		Parallelism:  s.parallelism(),
+		ModelVersion: s.version, Model: s.model, Optimizers: maps.Clone(s.optimizers), SharedOptimizer: s.shared,
+		Validate: s.validate, NextCheck: s.nextCheck, History: s.history.snapshot(now),
+	}
+}
+
+// restore takes the job up where a mark left it, with tensors that lie here.
+// What it may still fail is as at the start.
+func (s *state) restore(from *messages.JobState, now time.Time) {
+	s.epoch, s.round, s.todo = from.GetEpoch(), from.GetRound(), rangesOf(from.GetTodo())
+	s.version, s.model, s.shared = from.GetModelVersion(), from.GetModel(), from.GetSharedOptimizer()
+	s.optimizers = map[uint32]*messages.TensorRef{}
+	maps.Copy(s.optimizers, from.GetOptimizers())
+	s.validate, s.nextCheck = from.GetValidate(), from.GetNextCheck()
+	s.history = historyOf(from.GetHistory(), now)
+	s.sizing = s.wantsSize()
+	s.mark(now)
+}
+
+// isLater reports whether a state is of a later model than another, which may
+// be nil.
+func isLater(st, than *messages.JobState) bool {
+	return st != nil && (than == nil || st.GetModelVersion() > than.GetModelVersion())
+}
+
+func (h *history) snapshot(now time.Time) *messages.JobHistory {
+	out := &messages.JobHistory{
+		Epochs: h.epochs[:len(h.epochs):len(h.epochs)], Initial: proto.CloneOf(&h.initial),
+		LossSum: h.lossSum, Metrics: map[string]*messages.WeightedSum{},
+		WallS: now.Sub(h.started).Seconds(), WorkerS: h.worker.Seconds(),
+	}
+	for name, m := range h.metrics {
+		out.Metrics[name] = proto.CloneOf(m)
+	}
+	if h.record != nil {
+		out.Record = proto.CloneOf(h.record)
+		out.EpochS = now.Sub(h.epochStarted).Seconds()
+		out.TrainingS = max(0, h.trained.Sub(h.epochStarted).Seconds())
+	}
+	return out
+}
+
+// historyOf returns a history that goes on now.
+func historyOf(from *messages.JobHistory, now time.Time) history {
+	h := history{
+		started: now.Add(-seconds(from.GetWallS())), epochs: from.GetEpochs(), worker: seconds(from.GetWorkerS()),
+		epochStarted: now.Add(-seconds(from.GetEpochS())),
+		lossSum:      from.GetLossSum(), metrics: map[string]*messages.WeightedSum{},
+	}
+	h.trained = h.epochStarted.Add(seconds(from.GetTrainingS()))
+	proto.Merge(&h.initial, from.GetInitial())
+	for name, m := range from.GetMetrics() {
+		h.metrics[name] = proto.CloneOf(m)
+	}
+	if from.GetRecord() != nil {
+		h.record = proto.CloneOf(from.GetRecord())
+	}
+	return h
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,43 @@
+package train
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// TensorPlace is a place in a JobState that names a tensor. Within one
+// incarnation of a job the same name means the same bytes.
+type TensorPlace struct {
+	Name string // of the file that it is in the store
+	Ref  *messages.TensorRef
+	Set  func(*messages.TensorRef) // names another one there
+}
+
+// Tensors returns the places of a state that name a tensor, in a fixed order.
+func Tensors(st *messages.JobState) []TensorPlace {
+	var places []TensorPlace
+	add := func(ref *messages.TensorRef, set func(*messages.TensorRef), name string, of ...any) {
+		if ref != nil {
+			places = append(places, TensorPlace{Name: fmt.Sprintf(name, of...) + ".safetensors", Ref: ref, Set: set})
+		}
+	}
+	version := st.GetModelVersion()
+	add(st.GetModel(), func(r *messages.TensorRef) { st.Model = r }, "model-%d", version)
+	for _, function := range slices.Sorted(maps.Keys(st.GetOptimizers())) {
+		add(st.GetOptimizers()[function], func(r *messages.TensorRef) { st.Optimizers[function] = r }, "optimizer-%d-%d", version, function)
+	}
+	add(st.GetSharedOptimizer(), func(r *messages.TensorRef) { st.SharedOptimizer = r }, "optimizer-%d", version)
+	add(st.GetMomentum(), func(r *messages.TensorRef) { st.Momentum = r }, "momentum-%d", version)
+	add(st.GetBest().GetModel(), func(r *messages.TensorRef) { st.Best.Model = r }, "best-%d", st.GetBest().GetModelVersion())
+	return places
+}
+
+// keysOf adds the keys of a state's tensors to set.
+func keysOf(st *messages.JobState, set map[string]bool) {
+	for _, t := range Tensors(st) {
+		set[t.Ref.GetKey()] = true
+	}
+}

@@ -1,0 +1,27 @@
+package train
+
+import (
+	"context"
+	"io"
+
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+)
+
+// Vault is what one incarnation of a job keeps in the store, and may, because
+// it owns the job. All methods are called off the actor, by one goroutine at a
+// time but for Beat. Errors: Conflict once a later incarnation owns the job,
+// Unavailable while the store cannot be reached or is full.
+type Vault interface {
+	// From returns the state that the incarnation is to start from, nil for
+	// none: its tensors are files of the store, for Open.
+	From() *messages.JobState
+	// Open opens a tensor of From. The reader ends with Corrupt if what it gave
+	// is not what was stored. NotFound.
+	Open(ctx context.Context, ref *messages.TensorRef) (io.ReadCloser, error)
+	// Save stores a state with its tensors, which open gives by their
+	// references, all or nothing. The state is not changed.
+	Save(ctx context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error
+	// Beat tells others that the owner lives.
+	Beat(ctx context.Context) error
+}
