@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ import (
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/dataset"
 	"github.com/troupe-ml/troupe/store/function"
+	"github.com/troupe-ml/troupe/store/job"
 	"github.com/troupe-ml/troupe/store/model"
 )
 
@@ -64,6 +66,8 @@ type Company struct {
 	store    store.Store
 	datasets *dataset.Catalog
 	models   *results
+	jobs     *Jobs
+	catalog  *job.Catalog
 	closers  []func() error  // in the order of opening
 	ctx      context.Context // ends with the company; its cause is why
 	end      context.CancelCauseFunc
@@ -117,10 +121,14 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.system = actorkit.NewSystem(cfg.Log)
 	c.rim = actorkit.NewRim(c.system)
 	c.models = &results{catalog: model.New(bucket), rim: c.rim, dir: scratch.Folder()}
-	return c, c.spawn(cfg, policy, scratch)
+	boot := newID()
+	c.catalog = job.New(bucket)
+	c.jobs = NewJobs(c.catalog, job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, "run", func() int64 { return c.rim.Now().UnixMilli() })
+	c.closers = append(c.closers, c.jobs.release)
+	return c, c.spawn(cfg, policy, scratch, boot)
 }
 
-func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch) (err error) {
+func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch, boot string) (err error) {
 	var nonce atomic.Uint64
 	c.runner = host.NewLocal(&host.Executor{
 		Runtimes: []functions.Runtime{c.native, c.programs},
@@ -130,8 +138,8 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 		Nonce:    func() uint64 { return nonce.Add(1) },
 	})
 	c.tree, err = SpawnTree(c.system.Root, TreeDeps{
-		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: newID(), Slots: cfg.Node.Slots,
-		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models,
+		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: boot, Slots: cfg.Node.Slots,
+		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models, Jobs: c.jobs,
 		OpenModel: c.models.Open,
 		Options:   actorkit.Options(cfg.Log),
 	})

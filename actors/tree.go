@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
+	"github.com/troupe-ml/troupe/store/job"
 )
 
 // Names of the actors at the top, the same on every node.
@@ -39,6 +40,7 @@ type TreeDeps struct {
 	Runner host.Runner
 	Space  plane.Space
 	Models train.Models
+	Jobs   *Jobs // owns the jobs of this node in the store
 	// OpenModel opens a model that a job starts from; see train.Deps.
 	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
 	Warn      func(text string)   // gets what people should know; nil: the log alone does
@@ -142,10 +144,26 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 		Log: d.Log, Rim: d.Rim, Options: d.irreplaceableOptions(),
 		Scheduler: func() *actor.PID { return t.Scheduler },
 		Journal:   func() *actor.PID { return t.Journal },
-		Job: func(ref *messages.JobRef, start *messages.StartJob) *actor.Props {
-			return train.Props(ref, start, jobDeps)
+		Own: func(id string, start *messages.StartJob, stale job.Sighting) (*paramserver.Owned, job.Sighting, error) {
+			owned, seen, err := d.Jobs.Own(context.Background(), id, start.GetTask(), stale)
+			if err != nil {
+				return nil, seen, err
+			}
+			return incarnation(id, owned, jobDeps), seen, nil
 		},
 	})
+}
+
+// incarnation is a job that this node owns, as the ParameterServer sees it.
+func incarnation(id string, owned *OwnedJob, deps train.Deps) *paramserver.Owned {
+	return &paramserver.Owned{
+		Incarnation: owned.Incarnation(), Reached: owned.Reached(), Release: owned.Release,
+		Job: func(ref *messages.JobRef, start *messages.StartJob) *actor.Props {
+			vault, deps := withOutage(deps.Rim, start.GetTask(), owned, deps)
+			return train.Props(ref, start, vault, deps)
+		},
+		Discard: func() { _ = deps.Space.Remove(deps.Space.List(id + "/")...) }, // what stays goes with the process
+	}
 }
 
 func trainDeps(t *Tree, d TreeDeps) train.Deps {

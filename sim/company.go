@@ -18,6 +18,8 @@ import (
 	"github.com/troupe-ml/troupe/functions/fake"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/job"
 )
 
 // Config is a company to simulate.
@@ -47,11 +49,12 @@ type Company struct {
 // New spawns the actors of one node in a simulation.
 func New(s *testkit.Sim, config Config) (*Company, error) {
 	c := &Company{Sim: s, config: config, Space: newScratch("local"), Models: &Models{saved: map[string]Saved{}}}
+	jobs := actors.NewJobs(job.New(store.NewMem()), job.Owner{Node: "local", Boot: "boot"}, "run", func() int64 { return s.Now().UnixMilli() })
 	c.Runner = newRunner(s, config, c.Space)
 	var err error
 	c.Tree, err = actors.SpawnTree(spawner{s}, actors.TreeDeps{
 		Log: config.Log, Rim: s.Rim(), Node: "local", Boot: "boot", Slots: config.Slots,
-		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models,
+		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models, Jobs: jobs,
 		Fatal:   func(err error) { s.Fail("%v", err) },
 		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.bear(ctx.Self()) })},
 	})

@@ -72,7 +72,7 @@ func (s *Scratch) account(key string) *int {
 	}
 	_, rest, _ = strings.Cut(rest, "/")
 	switch {
-	case strings.HasSuffix(rest, "optimizer"):
+	case strings.Contains(rest, "optimizer"):
 		return &h.Optimizers
 	case strings.HasPrefix(rest, "merged/"):
 		return &h.Merged

@@ -30,7 +30,7 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	case m.err == nil:
 		s.state.owns(j, m.owned)
 		s.spawn(ctx, j)
-		ctx.Request(s.deps.Scheduler(), j.status())
+		s.answer(ctx, j)
 	case s.stopping || !s.state.wanted(j):
 	case s.state.refused(s.deps.Rim.Now(), j, m.seen, m.err):
 		s.conclude(ctx, j)
@@ -59,4 +59,12 @@ func (s *server) letGo(ctx actor.Context, owned *Owned, discard bool) {
 		owned.Release()
 		return &released{}
 	})
+}
+
+// answer tells who waits for it how a job is.
+func (s *server) answer(ctx actor.Context, j *job) {
+	if asker := s.askers[j.id]; asker != nil {
+		ctx.Request(asker, j.status())
+	}
+	delete(s.askers, j.id)
 }

@@ -56,6 +56,7 @@ func newServer(deps Deps) *server {
 	return &server{
 		deps: deps, state: newState(),
 		children: map[string]*messages.JobRef{}, pids: map[string]*actor.PID{}, outboxes: map[string]*actorkit.Outbox{},
+		askers: map[string]*actor.PID{},
 	}
 }
 
@@ -66,6 +67,7 @@ type server struct {
 	children   map[string]*messages.JobRef // by the child's actor id
 	pids       map[string]*actor.PID       // living children by job id
 	outboxes   map[string]*actorkit.Outbox // by job id, until the Journal has all
+	askers     map[string]*actor.PID       // by job id: who wants to know once it is owned, or has ended
 	stopping   bool
 	cancelTick func()
 }
@@ -145,10 +147,13 @@ func (s *server) onStartJob(ctx actor.Context, m *messages.StartJob) {
 	switch {
 	case err != nil:
 		ctx.Respond(&messages.StartJobReply{Job: &messages.JobRef{Id: m.GetJobId()}, Failure: wire.Failure(err)})
-	case begun:
-		s.own(ctx, j)
 	case j.known():
 		ctx.Respond(j.status())
+	default:
+		s.askers[j.id] = ctx.Sender()
+	}
+	if begun {
+		s.own(ctx, j)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/paramserver"
 	"github.com/troupe-ml/troupe/actors/testkit"
 	"github.com/troupe-ml/troupe/messages"
+	store "github.com/troupe-ml/troupe/store/job"
 )
 
 // stage is a ParameterServer between a played Scheduler and Journal. Its jobs
@@ -26,15 +27,37 @@ type stage struct {
 	sizes []*messages.JobSize                  // with which they began
 	got   []any                                // what children were sent
 	act   func(ref *messages.JobRef) actorFunc // what a child does; nil: nothing
+
+	claims    map[string]uint64                                  // the incarnation that a job was last owned under
+	reached   uint64                                             // how far jobs have come
+	refuse    func(stale store.Sighting) (store.Sighting, error) // why a job cannot be owned; nil: it can
+	released  []uint64                                           // incarnations that were let go
+	discarded []uint64                                           // and of those the ones whose leftovers were removed
+}
+
+// own plays the store.
+func (s *stage) own(id string, _ *messages.StartJob, stale store.Sighting) (*paramserver.Owned, store.Sighting, error) {
+	if s.refuse != nil {
+		if seen, err := s.refuse(stale); err != nil {
+			return nil, seen, err
+		}
+	}
+	s.claims[id]++
+	n := s.claims[id]
+	return &paramserver.Owned{
+		Incarnation: n, Reached: s.reached, Job: s.job,
+		Release: func() { s.released = append(s.released, n) },
+		Discard: func() { s.discarded = append(s.discarded, n) },
+	}, store.Sighting{}, nil
 }
 
 type actorFunc func(ctx actor.Context)
 
 func newStage(t testing.TB, seed uint64) *stage {
-	s := &stage{sim: testkit.New(t, seed)}
+	s := &stage{sim: testkit.New(t, seed), claims: map[string]uint64{}}
 	s.scheduler, s.journal = s.sim.Probe("scheduler"), s.sim.Probe("journal")
 	s.server = s.sim.Spawn("paramserver", paramserver.Observed(paramserver.Deps{
-		Log: zap.NewNop().WithOptions(zap.Development()), Rim: s.sim.Rim(), Job: s.job,
+		Log: zap.NewNop().WithOptions(zap.Development()), Rim: s.sim.Rim(), Own: s.own,
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
 		Journal:   func() *actor.PID { return s.journal.PID },
 	}, func(check func() error, kept func() (int, int)) {

@@ -73,6 +73,7 @@ func (s *server) spawnChild(ctx actor.Context, ref *messages.JobRef, j *job) (pi
 // conclude tells the world of an end that no TrainJob is left to tell.
 func (s *server) conclude(ctx actor.Context, j *job) {
 	s.release(ctx, j, true)
+	s.answer(ctx, j)
 	ref := j.ref()
 	outbox := actorkit.NewOutbox(ref)
 	s.outboxes[j.id] = outbox

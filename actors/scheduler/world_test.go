@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/scheduler"
 	"github.com/troupe-ml/troupe/actors/testkit"
 	"github.com/troupe-ml/troupe/messages"
+	store "github.com/troupe-ml/troupe/store/job"
 )
 
 // second is a timer of the world's actors.
@@ -37,6 +38,7 @@ type world struct {
 	held    map[string]map[string]uint32 // slots in use, by node and job
 	crashes float64                      // share of a job's seconds in which it panics
 
+	claims map[string]uint64 // incarnations owned, by job
 	births map[string]int    // incarnations begun, by job
 	alive  map[string]uint64 // incarnation that lives, by job
 	ends   map[string]*messages.JobResult
@@ -47,7 +49,7 @@ func newWorld(t testing.TB, seed uint64, policy scheduler.Policy) *world {
 	w := &world{
 		t: t, sim: testkit.New(t, seed),
 		slots: map[string]uint32{}, boots: map[string]int{}, held: map[string]map[string]uint32{},
-		births: map[string]int{}, alive: map[string]uint64{}, ends: map[string]*messages.JobResult{},
+		claims: map[string]uint64{}, births: map[string]int{}, alive: map[string]uint64{}, ends: map[string]*messages.JobResult{},
 		events: map[string]map[[2]uint64]*messages.JobEvent{},
 	}
 	ids := 0
@@ -60,11 +62,21 @@ func newWorld(t testing.TB, seed uint64, policy scheduler.Policy) *world {
 	}, func(check func() error, kept func() (int, int)) { w.check, w.kept = check, kept }))
 	w.server = w.sim.Spawn("paramserver", paramserver.Props(paramserver.Deps{
 		Log: zap.NewNop().WithOptions(zap.Development()), Rim: w.sim.Rim(), Journal: journal,
-		Job:       func(ref *messages.JobRef, start *messages.StartJob) *actor.Props { return playedJob(w, ref, start) },
+		Own:       w.own,
 		Scheduler: func() *actor.PID { return w.scheduler },
 	}))
 	w.sim.Check(func() error { return w.check() })
 	return w
+}
+
+// own plays the store.
+func (w *world) own(id string, _ *messages.StartJob, _ store.Sighting) (*paramserver.Owned, store.Sighting, error) {
+	w.claims[id]++
+	return &paramserver.Owned{
+		Incarnation: w.claims[id],
+		Job:         func(ref *messages.JobRef, start *messages.StartJob) *actor.Props { return playedJob(w, ref, start) },
+		Release:     func() {}, Discard: func() {},
+	}, store.Sighting{}, nil
 }
 
 // keep plays the Journal.

@@ -86,32 +86,50 @@ func TestASaveThatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, result.GetPhase())
 	require.Equal(t, "mem:///models/j.2.safetensors", result.GetModel())
 	require.Equal(t, 4, s.models.calls)
-	require.Len(t, s.warnings(), 3)
+	require.Len(t, s.warnings(), 2, "one a minute about a store that is away")
 	require.Contains(t, s.warnings()[0], "storing the result failed and is tried again: the disk is full")
 	s.gone()
 }
 
-// One that stays away, or refuses, ends the job with the reason.
-func TestASaveThatCannotWorkEndsTheJob(t *testing.T) {
-	t.Run("away for good", func(t *testing.T) {
-		s := newStage(t, 1, taskOf(1, nil))
-		for range 20 {
-			s.models.fails = append(s.models.fails, fault.New("store.put", fault.Unavailable, "the disk is full"))
+// One that stays away is waited for, however long that takes: the result is not
+// lost for it, and a person who does not want to wait may stop the job.
+func TestAResultWaitsForItsStore(t *testing.T) {
+	away := func(tries int) (fails []error) {
+		for range tries {
+			fails = append(fails, fault.New("store.put", fault.Unavailable, "the disk is full"))
 		}
-		s.finish(s.begin()...)
-		s.sim.Advance(time.Minute)
-		require.Equal(t, messages.Phase_PHASE_FAILED, s.finished.GetResult().GetPhase())
-		require.Equal(t, "the disk is full", s.finished.GetResult().GetFailure().GetText())
-		require.Equal(t, 6, s.models.calls)
-		s.gone()
-	})
-	t.Run("refused", func(t *testing.T) {
+		return fails
+	}
+	t.Run("until it is back", func(t *testing.T) {
 		s := newStage(t, 1, taskOf(1, nil))
-		s.models.fails = []error{fault.New("model.save", fault.Conflict, "another one is there")}
+		s.models.fails = away(200)
 		s.finish(s.begin()...)
-		s.sim.Drain()
-		require.Equal(t, "another one is there", s.finished.GetResult().GetFailure().GetText())
-		require.Equal(t, 1, s.models.calls)
+		s.sim.Advance(10 * time.Minute)
+		require.Nil(t, s.finished)
+		require.InDelta(t, 10, len(s.warnings()), 1, "one a minute")
+		s.sim.Advance(10 * time.Minute)
+		require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.finished.GetResult().GetPhase())
 		s.gone()
 	})
+	t.Run("until it is stopped", func(t *testing.T) {
+		s := newStage(t, 1, taskOf(1, nil))
+		s.models.fails = away(1000)
+		s.finish(s.begin()...)
+		require.Nil(t, s.stop().GetFailure())
+		s.sim.Drain()
+		require.Equal(t, messages.Phase_PHASE_STOPPED, s.finished.GetResult().GetPhase())
+		require.EqualValues(t, 1, s.vault.last().GetModelVersion(), "it is taken up after its last merge")
+		s.gone()
+	})
+}
+
+// One that refuses ends the job with the reason.
+func TestASaveThatCannotWorkEndsTheJob(t *testing.T) {
+	s := newStage(t, 1, taskOf(1, nil))
+	s.models.fails = []error{fault.New("model.save", fault.Conflict, "another one is there")}
+	s.finish(s.begin()...)
+	s.sim.Drain()
+	require.Equal(t, "another one is there", s.finished.GetResult().GetFailure().GetText())
+	require.Equal(t, 1, s.models.calls)
+	s.gone()
 }

@@ -128,11 +128,6 @@ func (j *job) retryEffect(what effect, err error) {
 			j.deps.Rim.SendAfter(retryCap>>max(0, effectRetries-j.failures), j.self, &effectDue{what})
 			return
 		}
-	case fault.Conflict:
-		if what == save { // another incarnation has
-			j.superseded(err)
-			return
-		}
 	}
 	j.state.fatal = wire.Failure(err)
 }

@@ -64,10 +64,12 @@ func (j *job) leave() {
 }
 
 func (j *job) releaseAll(ctx actor.Context) {
-	j.release(ctx, &messages.ReleaseTensors{
-		Step:       &messages.AttemptRef{Job: j.state.ref, Epoch: j.state.epoch, Round: j.state.round},
-		Everything: true,
-	})
+	j.release(ctx, &messages.ReleaseTensors{Step: j.here(), Everything: true})
+}
+
+// here names the step that the job is at.
+func (j *job) here() *messages.AttemptRef {
+	return &messages.AttemptRef{Job: j.state.ref, Epoch: j.state.epoch, Round: j.state.round}
 }
 
 // release tells every host that may hold tensors of the job what may go.

@@ -160,7 +160,7 @@ func (j *job) Receive(ctx actor.Context) {
 	case *restoreDue:
 		j.takeUp()
 	case *restored:
-		j.onRestored(m)
+		j.onRestored(ctx, m)
 	case *checkpointed:
 		j.onCheckpointed(ctx, m)
 	case *beaten:

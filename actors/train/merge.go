@@ -23,7 +23,7 @@ type mergeWork struct {
 	step       *step
 	key        string // of the new model
 	unweighted bool
-	optimizers bool     // merge those too, under key + "-optimizer"
+	optimizers bool // merge those too, under key + "-optimizer"
 }
 
 // merged is how a merge ended.

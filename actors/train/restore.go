@@ -76,7 +76,7 @@ func (j *job) takeUp() {
 	j.deps.Rim.Go(j.self, func() any { return w.run() })
 }
 
-func (j *job) onRestored(m *restored) {
+func (j *job) onRestored(ctx actor.Context, m *restored) {
 	switch {
 	case j.ended != nil:
 	case m.err != nil:
@@ -87,6 +87,7 @@ func (j *job) onRestored(m *restored) {
 		j.state.restoring = false
 		if m.state != nil {
 			j.state.restore(m.state, j.deps.Rim.Now())
+			j.release(ctx, &messages.ReleaseTensors{Step: j.here(), Keep: j.keep()})
 			j.log.Info("job goes on", zap.Uint32("epoch", m.state.GetEpoch()), zap.Uint32("round", m.state.GetRound()))
 		}
 		j.announce()

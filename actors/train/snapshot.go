@@ -29,7 +29,7 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	s.optimizers = map[uint32]*messages.TensorRef{}
 	maps.Copy(s.optimizers, from.GetOptimizers())
 	s.validate, s.nextCheck = from.GetValidate(), from.GetNextCheck()
-	s.history = historyOf(from.GetHistory(), now)
+	s.history.restore(from.GetHistory(), now)
 	s.sizing = s.wantsSize()
 	s.mark(now)
 }
@@ -57,14 +57,12 @@ func (h *history) snapshot(now time.Time) *messages.JobHistory {
 	return out
 }
 
-// historyOf returns a history that goes on now.
-func historyOf(from *messages.JobHistory, now time.Time) history {
-	h := history{
-		started: now.Add(-seconds(from.GetWallS())), epochs: from.GetEpochs(), worker: seconds(from.GetWorkerS()),
-		epochStarted: now.Add(-seconds(from.GetEpochS())),
-		lossSum:      from.GetLossSum(), metrics: map[string]*messages.WeightedSum{},
-	}
+// restore has the history go on now.
+func (h *history) restore(from *messages.JobHistory, now time.Time) {
+	h.started, h.worker, h.epochs = now.Add(-seconds(from.GetWallS())), seconds(from.GetWorkerS()), from.GetEpochs()
+	h.epochStarted = now.Add(-seconds(from.GetEpochS()))
 	h.trained = h.epochStarted.Add(seconds(from.GetTrainingS()))
+	h.lossSum, h.metrics, h.record = from.GetLossSum(), map[string]*messages.WeightedSum{}, nil
 	proto.Merge(&h.initial, from.GetInitial())
 	for name, m := range from.GetMetrics() {
 		h.metrics[name] = proto.CloneOf(m)
@@ -72,7 +70,6 @@ func historyOf(from *messages.JobHistory, now time.Time) history {
 	if from.GetRecord() != nil {
 		h.record = proto.CloneOf(from.GetRecord())
 	}
-	return h
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

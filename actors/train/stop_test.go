@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-ml/troupe/actors/testkit"
+	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -103,9 +104,9 @@ func TestAStopLeavesNoMerge(t *testing.T) {
 	}
 }
 
-// A job that crashes takes what it has merged with it: its next incarnation
-// does not know of it.
-func TestACrashLeavesNoMerge(t *testing.T) {
+// A job that crashes leaves the state that its hosts were last told of whole,
+// whatever was under way.
+func TestACrashLeavesWhatTheNextIncarnationNeeds(t *testing.T) {
 	for seed := range testkit.Seeds(t, 50) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			s := newStageOf(t, seed, sizeOf(1, 2, 2), taskOf(100, keeping("average")))
@@ -116,11 +117,24 @@ func TestACrashLeavesNoMerge(t *testing.T) {
 				s.sim.Send(s.job, &messages.FunctionFinished{Answer: s.answer(inv, 1)})
 			}
 			s.sim.At(0, func() { s.sim.CrashAfter(s.job, errors.New("a bug")) })
-			s.sim.Send(s.job, &messages.StopJob{JobId: "k"})
+			s.sim.Send(s.job, &messages.JobEventReply{})
 			s.sim.Run(time.Minute)
 			require.NotNil(t, s.crash)
-			s.gone()
-			require.True(t, s.released, "hosts let go of it, too")
+			require.False(t, s.sim.Alive(s.job))
+			var kept *messages.JobState
+			for _, m := range s.host.Messages() {
+				if m, ok := m.(*messages.KeepState); ok {
+					kept = m.GetState()
+				}
+			}
+			require.NotZero(t, kept.GetModelVersion())
+			var needed []string
+			for _, place := range train.Tensors(kept) {
+				s.value(place.Ref)
+				needed = append(needed, place.Ref.GetKey())
+			}
+			require.Subset(t, s.space.List("j/2/merged/"), needed)
+			require.False(t, s.released, "hosts keep it for the next incarnation")
 		})
 	}
 }
@@ -150,14 +164,10 @@ func TestADyingJobStartsNothing(t *testing.T) {
 	}
 }
 
-// A job that stores its result is not stopped any more, and neither is one that
-// has ended.
-func TestAJobThatIsTrainedIsNotStopped(t *testing.T) {
+// A job that has ended is not stopped any more.
+func TestAJobThatHasEndedIsNotStopped(t *testing.T) {
 	s := newStage(t, 1, taskOf(1, nil))
-	s.models.fails = []error{errors.New("away")}
 	s.finish(s.begin()...)
-	require.Equal(t, 1, s.models.calls)
-	require.Equal(t, messages.FailureKind_FAILURE_KIND_CONFLICT, s.stop().GetFailure().GetKind())
 	s.host.Answer = nil // so that the job stays after its end
 	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.end().GetPhase())
 	require.Equal(t, messages.FailureKind_FAILURE_KIND_CONFLICT, s.stop().GetFailure().GetKind())
@@ -173,6 +183,7 @@ func TestAStopMayBeRepeated(t *testing.T) {
 	s.host.Answer = nil
 	require.Nil(t, s.stop().GetFailure())
 	require.Nil(t, s.stop().GetFailure())
+	s.sim.Drain()
 	ended := 0
 	for _, e := range s.events {
 		if e.GetEnded() != nil {

@@ -1,0 +1,83 @@
+package actors
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/actors/train"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+)
+
+// outage is --chaos store-down: the store refuses whatever a job writes, from
+// when its first merge is to be stored, for a while.
+type outage struct {
+	rim    actorkit.Rim
+	length time.Duration
+
+	mu    sync.Mutex
+	began time.Time // zero: not yet
+}
+
+// withOutage has the store fail an incarnation as its task's chaos says; one
+// that goes on from a state has had its outage.
+func withOutage(rim actorkit.Rim, task *messages.TrainTask, vault train.Vault, deps train.Deps) (train.Vault, train.Deps) {
+	length := time.Duration(task.GetOptions().GetChaos().GetStoreDownMs()) * time.Millisecond
+	if length <= 0 || vault.From() != nil {
+		return vault, deps
+	}
+	o := &outage{rim: rim, length: length}
+	deps.Models = refusedModels{deps.Models, o}
+	return refusedVault{vault, o}, deps
+}
+
+// refuse returns the store's error while it is down.
+func (o *outage) refuse(starts bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.rim.Now()
+	if o.began.IsZero() && starts {
+		o.began = now
+	}
+	if o.began.IsZero() || now.Sub(o.began) >= o.length {
+		return nil
+	}
+	return fault.New("actors.chaos", fault.Unavailable, "chaos has the store down for %v", o.length)
+}
+
+type refusedVault struct {
+	train.Vault
+	outage *outage
+}
+
+// Save implements train.Vault.
+func (v refusedVault) Save(ctx context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error {
+	if err := v.outage.refuse(st.GetModelVersion() > 0); err != nil {
+		return err
+	}
+	return v.Vault.Save(ctx, st, open)
+}
+
+// Beat implements train.Vault.
+func (v refusedVault) Beat(ctx context.Context) error {
+	if err := v.outage.refuse(false); err != nil {
+		return err
+	}
+	return v.Vault.Beat(ctx)
+}
+
+type refusedModels struct {
+	train.Models
+	outage *outage
+}
+
+// Save implements train.Models.
+func (m refusedModels) Save(ctx context.Context, ref *messages.JobRef, task *messages.TrainTask, result *messages.JobResult, model plane.Blob) (string, error) {
+	if err := m.outage.refuse(true); err != nil {
+		return "", err
+	}
+	return m.Models.Save(ctx, ref, task, result, model)
+}

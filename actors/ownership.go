@@ -1,0 +1,210 @@
+package actors
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/actors/train"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
+	"github.com/troupe-ml/troupe/store/job"
+)
+
+// Jobs makes a node the owner of jobs in the store. It is safe for concurrent
+// use. A store has one of it in a process.
+type Jobs struct {
+	catalog *job.Catalog
+	owner   job.Owner
+	origin  string       // of new jobs: run or server
+	now     func() int64 // milliseconds since 1970
+
+	mu      sync.Mutex
+	claimed map[string]*OwnedJob // by job: owned already, for whoever asks next
+}
+
+// OwnedJob is an incarnation of a job that this node owns: a train.Vault.
+type OwnedJob struct {
+	catalog *job.Catalog
+	claim   *job.Claim
+	id      string
+	from    *messages.JobState // nil: none
+	fromN   uint64             // whose that is
+	files   map[string]job.File
+	task    *messages.TrainTask
+}
+
+var _ train.Vault = (*OwnedJob)(nil)
+
+// NewJobs returns what owns jobs for the node that owner names.
+func NewJobs(catalog *job.Catalog, owner job.Owner, origin string, now func() int64) *Jobs {
+	return &Jobs{catalog: catalog, owner: owner, origin: origin, now: now, claimed: map[string]*OwnedJob{}}
+}
+
+// Own makes this node the owner of a job's next incarnation; a job that is not
+// in the store yet is put there. It does not wait. Stale is an owner that has
+// been seen unchanged for as long as a living one may be silent, see job.Claim.
+// Errors: Conflict, with what was seen of the owner; Unavailable; Corrupt, where
+// no state of the job is whole.
+func (j *Jobs) Own(ctx context.Context, id string, task *messages.TrainTask, stale job.Sighting) (*OwnedJob, job.Sighting, error) {
+	j.mu.Lock()
+	owned := j.claimed[id]
+	delete(j.claimed, id)
+	j.mu.Unlock()
+	if owned != nil {
+		return owned, job.Sighting{}, nil
+	}
+	if err := j.create(ctx, id, task); err != nil {
+		return nil, job.Sighting{}, err
+	}
+	return j.claim(ctx, id, stale)
+}
+
+func (j *Jobs) create(ctx context.Context, id string, task *messages.TrainTask) error {
+	_, err := j.catalog.Task(ctx, id)
+	if fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	doc, err := protojson.Marshal(&messages.StoredTask{Origin: j.origin, SubmittedMs: j.now(), Task: task})
+	if err != nil {
+		return fault.New("actors.own", fault.Invalid, "job %s: its task cannot be written: %w", id, err)
+	}
+	return j.catalog.Create(ctx, id, doc)
+}
+
+func (j *Jobs) claim(ctx context.Context, id string, stale job.Sighting) (*OwnedJob, job.Sighting, error) {
+	claim, seen, err := j.catalog.Claim(ctx, id, j.owner, stale)
+	if err != nil {
+		return nil, seen, err
+	}
+	owned := &OwnedJob{catalog: j.catalog, claim: claim, id: id, files: map[string]job.File{}}
+	stored, err := LoadJob(ctx, j.catalog, id)
+	if err != nil {
+		_ = claim.Release()
+		return nil, job.Sighting{}, err
+	}
+	owned.task = stored.Task
+	if stored.State != nil {
+		owned.from, owned.fromN = stored.State, stored.incarnation
+		for _, f := range stored.files {
+			owned.files[f.Name] = f
+		}
+	}
+	return owned, job.Sighting{}, nil
+}
+
+// claimFor owns a job ahead of the ParameterServer, which finds it owned.
+func (j *Jobs) claimFor(ctx context.Context, id string, stale job.Sighting) (*OwnedJob, job.Sighting, error) {
+	owned, seen, err := j.claim(ctx, id, stale)
+	if err != nil {
+		return nil, seen, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.claimed[id] = owned
+	return owned, seen, nil
+}
+
+// release lets go of jobs that were owned ahead and never started.
+func (j *Jobs) release() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for id, owned := range j.claimed {
+		owned.Release()
+		delete(j.claimed, id)
+	}
+	return nil
+}
+
+// Incarnation is the number that is owned.
+func (o *OwnedJob) Incarnation() uint64 { return o.claim.Incarnation() }
+
+// Reached says how far the job had come: more with each merge that is stored.
+func (o *OwnedJob) Reached() uint64 { return o.from.GetModelVersion() }
+
+// Release lets others own the job.
+func (o *OwnedJob) Release() { _ = o.claim.Release() } // at worst they wait for it to look dead
+
+// From implements train.Vault.
+func (o *OwnedJob) From() *messages.JobState {
+	if o.from.GetModel() == nil {
+		return nil // it ended before its first model, or SUCCEEDED
+	}
+	return o.from
+}
+
+// Open implements train.Vault.
+func (o *OwnedJob) Open(ctx context.Context, ref *messages.TensorRef) (io.ReadCloser, error) {
+	f, ok := o.files[ref.GetKey()]
+	if !ok {
+		return nil, fault.New("actors.own", fault.NotFound, "job %s: its state has no file %q", o.id, ref.GetKey())
+	}
+	return o.catalog.OpenFile(ctx, o.id, o.fromN, f)
+}
+
+// Beat implements train.Vault.
+func (o *OwnedJob) Beat(ctx context.Context) error { return o.claim.Beat(ctx) }
+
+// Save implements train.Vault.
+func (o *OwnedJob) Save(ctx context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error {
+	st = proto.CloneOf(st)
+	var files []job.Source
+	for _, t := range train.Tensors(st) {
+		files = append(files, job.Source{Name: t.Name, Bytes: int64(t.Ref.GetBytes()), Write: func(w io.Writer) error {
+			blob, err := open(t.Ref)
+			if err != nil {
+				return err
+			}
+			defer blob.Close()
+			_, err = io.Copy(w, io.NewSectionReader(blob, 0, blob.Size()))
+			return err
+		}})
+		t.Set(&messages.TensorRef{Key: t.Name, Bytes: t.Ref.GetBytes()})
+	}
+	doc, err := protojson.Marshal(st)
+	if err != nil {
+		return fault.New("actors.own", fault.Invalid, "job %s: its state cannot be written: %w", o.id, err)
+	}
+	return o.claim.Save(ctx, doc, files)
+}
+
+// StoredJob is a job as the store has it.
+type StoredJob struct {
+	ID     string
+	Origin string // run or server
+	Task   *messages.TrainTask
+	State  *messages.JobState // the newest that is whole; nil: none yet
+
+	incarnation uint64 // that wrote it
+	files       []job.File
+}
+
+// LoadJob reads a job. NotFound; Corrupt, where none of its states is whole;
+// Unavailable.
+func LoadJob(ctx context.Context, catalog *job.Catalog, id string) (*StoredJob, error) {
+	doc, err := catalog.Task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	asked := &messages.StoredTask{}
+	if err := readJSON.Unmarshal(doc, asked); err != nil {
+		return nil, fault.New("actors.job", fault.Corrupt, "job %s: its task is damaged: %w", id, err)
+	}
+	stored := &StoredJob{ID: id, Origin: asked.GetOrigin(), Task: asked.GetTask()}
+	state, err := catalog.Load(ctx, id)
+	if err != nil || state == nil {
+		return stored, err
+	}
+	stored.State, stored.incarnation, stored.files = &messages.JobState{}, state.Incarnation, state.Files
+	if err := readJSON.Unmarshal(state.Doc, stored.State); err != nil {
+		return nil, fault.New("actors.job", fault.Corrupt, "job %s: its state is damaged: %w", id, err)
+	}
+	return stored, nil
+}
+
+// readJSON reads what a later version may have written, too.
+var readJSON = protojson.UnmarshalOptions{DiscardUnknown: true}
