@@ -10,7 +10,7 @@ import (
 // course is how far a job has come, as its hosts see it.
 type course struct {
 	step    *messages.AttemptRef // the latest that anything ran of
-	n, last uint32               // N of it, and of the one before
+	n, last uint32               // N of the latest round, and of the one before
 	runs    int                  // attempts of it that began
 	inits   int                  // attempts at the first model that began
 	running map[*messages.AttemptRef]bool
@@ -25,13 +25,16 @@ func (r *Runner) began(inv *messages.Invoke) {
 		r.courses[ref.GetJob().GetId()] = c
 	}
 	if c.step == nil || actorkit.CompareSteps(ref, c.step) > 0 {
-		c.step, c.n, c.last, c.runs = ref, inv.GetPlan().GetParallelism(), c.n, 0
+		c.step, c.runs = ref, 0
+		if ref.GetTask() == messages.Task_TASK_TRAIN {
+			c.n, c.last = inv.GetPlan().GetParallelism(), c.n
+		}
 	}
 	if actorkit.CompareSteps(ref, c.step) == 0 {
 		c.runs++
-		if ref.GetTask() == messages.Task_TASK_INIT {
-			c.inits = c.runs
-		}
+	}
+	if ref.GetTask() == messages.Task_TASK_INIT {
+		c.inits++
 	}
 	c.running[ref] = true
 }

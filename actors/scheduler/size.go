@@ -107,7 +107,7 @@ func (s *state) onRequest(now time.Time, m *messages.RequestParallelism) *messag
 	if j == nil || j.phase == queued || m.GetJob().GetIncarnation() < j.incarnation {
 		return nil
 	}
-	if m.GetJob().GetIncarnation() > j.incarnation {
+	if m.GetJob().GetIncarnation() > j.answered.GetJob().GetIncarnation() {
 		j.answered = nil // a later incarnation may have gone back some epochs
 	}
 	s.runs(j, m.GetJob())

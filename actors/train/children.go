@@ -48,6 +48,9 @@ func (j *job) onFunctionFinished(ctx actor.Context, m *messages.FunctionFinished
 		j.fail(ctx, answer.GetAttempt(), wire.Failure(err), ranFor(answer))
 	case accepted:
 		ctx.Stop(j.byFunc[answer.GetAttempt().GetFunction()])
+		if answer.GetAttempt().GetTask() == messages.Task_TASK_INIT { // those of earlier tries and incarnations may go
+			j.release(ctx, &messages.ReleaseTensors{Step: j.state.step.ref, Keep: []string{answer.GetModel().GetKey()}})
+		}
 	}
 }
 

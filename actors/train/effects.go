@@ -80,8 +80,7 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 	}
 	j.free(before)
 	if j.state.sizing {
-		j.requestParallelism(ctx)
-		j.deps.Rim.SendAfter(sizeTimeout, ctx.Self(), &sizeDue{epoch: j.state.epoch})
+		j.askForSize(ctx)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func (j *job) takeUp() {
 	j.restoring.begun = true
 	w := &restoreWork{
 		ctx: j.work, vault: j.vault, space: j.deps.Space,
-		stored: j.vault.From(), prefix: j.key("restored-"), job: j.state.ref.GetId(),
+		stored: j.vault.From(), prefix: j.key("restored-"), job: j.state.ref.GetId(), n: j.state.parallelism(),
 	}
 	if isLater(j.restoring.kept, w.stored) {
 		w.kept = j.restoring.kept
@@ -90,6 +91,9 @@ func (j *job) onRestored(ctx actor.Context, m *restored) {
 			j.release(ctx, &messages.ReleaseTensors{Step: j.here(), Keep: j.keep()})
 			j.log.Info("job goes on", zap.Uint32("epoch", m.state.GetEpoch()), zap.Uint32("round", m.state.GetRound()))
 		}
+		if j.state.sizing {
+			j.askForSize(ctx)
+		}
 		j.announce()
 	}
 }
@@ -103,18 +107,26 @@ type restoreWork struct {
 	stored *messages.JobState // nil: none
 	prefix string             // of the keys of its tensors
 	job    string
+	n      uint32 // functions that there will be: states of others are not needed
 }
 
 func (w *restoreWork) run() *restored {
-	st := w.kept
+	st := w.trimmed(w.kept)
 	if st == nil || !w.complete(st) {
 		var err error
-		if st, err = w.fetch(); err != nil {
+		if st, err = w.fetch(w.trimmed(w.stored)); err != nil {
 			return &restored{err: fmt.Errorf("take up the job's state: %w", err)}
 		}
 	}
 	w.sweep(st)
 	return &restored{state: st}
+}
+
+// trimmed returns a state of its own without what no function will start from.
+func (w *restoreWork) trimmed(st *messages.JobState) *messages.JobState {
+	st = proto.CloneOf(st)
+	maps.DeleteFunc(st.GetOptimizers(), func(function uint32, _ *messages.TensorRef) bool { return function >= w.n })
+	return st
 }
 
 // complete reports whether all tensors of a state are here.
@@ -129,12 +141,8 @@ func (w *restoreWork) complete(st *messages.JobState) bool {
 	return true
 }
 
-// fetch copies the stored state's tensors here.
-func (w *restoreWork) fetch() (*messages.JobState, error) {
-	if w.stored == nil {
-		return nil, nil
-	}
-	st := proto.CloneOf(w.stored)
+// fetch copies the tensors of a stored state here, and names them so in it.
+func (w *restoreWork) fetch(st *messages.JobState) (*messages.JobState, error) {
 	for _, t := range Tensors(st) {
 		ref, err := w.copy(t)
 		if err != nil {

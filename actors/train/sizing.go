@@ -21,6 +21,12 @@ func (j *job) onResizeJob(ctx actor.Context, m *messages.ResizeJob) {
 	ctx.Respond(reply)
 }
 
+// askForSize asks for the N of the next epoch; unanswered for long, N stays.
+func (j *job) askForSize(ctx actor.Context) {
+	j.requestParallelism(ctx)
+	j.deps.Rim.SendAfter(sizeTimeout, ctx.Self(), &sizeDue{epoch: j.state.epoch})
+}
+
 func (j *job) requestParallelism(ctx actor.Context) {
 	r := j.state.history.record
 	ctx.Request(j.deps.Scheduler(), &messages.RequestParallelism{

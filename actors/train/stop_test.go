@@ -167,8 +167,9 @@ func TestADyingJobStartsNothing(t *testing.T) {
 // A job that has ended is not stopped any more.
 func TestAJobThatHasEndedIsNotStopped(t *testing.T) {
 	s := newStage(t, 1, taskOf(1, nil))
-	s.finish(s.begin()...)
+	round := s.begin()
 	s.host.Answer = nil // so that the job stays after its end
+	s.finish(round...)
 	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.end().GetPhase())
 	require.Equal(t, messages.FailureKind_FAILURE_KIND_CONFLICT, s.stop().GetFailure().GetKind())
 	s.sim.Advance(30 * time.Second) // the host is gone for good
