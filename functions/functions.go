@@ -118,6 +118,11 @@ type Output interface {
 	// Path is the file to write when another process does it, valid after
 	// Create; "" when there is none. It is opened without truncating.
 	Path() string
+	// Attest hands on the CRC-32 (IEEE) of the whole state dict, as computed by
+	// the process that wrote it, from what it meant to write. Whatever does not
+	// go through the writer is attested before Run returns nil, so that who reads
+	// it can tell whether these are the bytes.
+	Attest(crc uint32)
 }
 
 // Answer says what an invocation did.
@@ -142,17 +147,23 @@ type Metric struct {
 
 // Sabotage is what --chaos asks for: to break this attempt, really.
 type Sabotage struct {
-	Kill bool          // the worker ends for real (native: a panic)
-	Hang bool          // it blocks until ctx ends
-	Slow time.Duration // it sleeps once, this long, and goes on
-	NaN  bool          // not for runtimes: the host writes NaN into the answer
-	At   float64       // when it strikes: share of the batches done before, in [0, 1)
+	Kill   bool          // the worker ends for real (native: a panic)
+	Hang   bool          // it blocks until ctx ends
+	Freeze bool          // its process group is stopped (SIGSTOP) until ctx ends; native: as Hang
+	Slow   time.Duration // it sleeps once, this long, and goes on
+	At     float64       // when it strikes: share of the batches done before, in [0, 1)
+
+	// Not for runtimes: the host does these.
+	NaN      bool   // a NaN is written into the answer
+	Corrupt  bool   // bytes of the answer are changed after it was written
+	Damage   uint64 // which, when Corrupt
+	DiskFull bool   // there is no room for the answer
 }
 
 // Batch returns before which batch, of batches, the sabotage strikes; -1 when
 // there is nothing to do.
 func (s Sabotage) Batch(batches int) int {
-	if !s.Kill && !s.Hang && s.Slow <= 0 {
+	if !s.Kill && !s.Hang && !s.Freeze && s.Slow <= 0 {
 		return -1
 	}
 	return min(int(s.At*float64(batches)), max(batches-1, 0))

@@ -18,10 +18,12 @@ const (
 // retry is broken or not by a draw of its own, and the same job draws the same
 // again wherever it runs. Only TASK_TRAIN is broken.
 //
-// Six numbers in [0, 1) are drawn, in this order: kill, hang, nan, slow, how
-// slow, when it strikes. An attempt is broken in a way when that number is
-// below the plan's share, so raising one share changes none of the other draws.
-// Of kill, hang and nan the first in that order wins; slow comes in addition.
+// Nine numbers in [0, 1) are drawn, in this order: kill, hang, nan, slow, how
+// slow, when it strikes, freeze, corrupt, disk-full; then 64 bits, which say what
+// is damaged. An attempt is broken in a way when that number is below the plan's
+// share, so raising one share changes none of the other draws. Of kill, hang, nan,
+// freeze, corrupt and disk-full the first in that order wins; slow comes in
+// addition.
 func Chaos(inv *messages.Invoke) functions.Sabotage {
 	ref, plan := inv.GetAttempt(), inv.GetPlan().GetChaos()
 	if plan == nil || ref.GetTask() != messages.Task_TASK_TRAIN {
@@ -30,8 +32,24 @@ func Chaos(inv *messages.Invoke) functions.Sabotage {
 	p := newPCG(plan.GetSeed(), ref.GetEpoch(), ref.GetRound(), ref.GetFunction(), ref.GetAttempt())
 	kill, hang, nan := p.float() < plan.GetKill(), p.float() < plan.GetHang(), p.float() < plan.GetNan()
 	slow, long, at := p.float() < plan.GetSlow(), p.float(), p.float()
+	freeze, corrupt, full := p.float() < plan.GetFreeze(), p.float() < plan.GetCorrupt(), p.float() < plan.GetDiskFull()
+	damage := p.next()
 
-	s := functions.Sabotage{Kill: kill, Hang: hang && !kill, NaN: nan && !hang && !kill, At: at}
+	s := functions.Sabotage{At: at}
+	switch {
+	case kill:
+		s.Kill = true
+	case hang:
+		s.Hang = true
+	case nan:
+		s.NaN = true
+	case freeze:
+		s.Freeze = true
+	case corrupt:
+		s.Corrupt, s.Damage = true, damage
+	case full:
+		s.DiskFull = true
+	}
 	if slow {
 		s.Slow = slowLeast + time.Duration(long*float64(slowMost-slowLeast))
 	}
@@ -42,7 +60,7 @@ func Chaos(inv *messages.Invoke) functions.Sabotage {
 // nothing about the function. An attempt that was only slowed down may have
 // timed out for that; else its failure is its own.
 func blames(s functions.Sabotage, timedOut bool) bool {
-	return s.Kill || s.Hang || s.NaN || (timedOut && s.Slow > 0)
+	return s.Kill || s.Hang || s.NaN || s.Freeze || s.Corrupt || s.DiskFull || (timedOut && s.Slow > 0)
 }
 
 // pcg is PCG RXS-M-XS 64/64 (O'Neill 2014): 64 bits of state, 64 bits a draw.

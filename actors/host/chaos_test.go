@@ -18,16 +18,29 @@ func chaotic(plan *messages.ChaosPlan, round, function, attempt uint32) *message
 	return &messages.Invoke{Attempt: ref("j", round, function, attempt), Plan: &messages.RoundPlan{Chaos: plan}}
 }
 
-// The draws of a seed are a promise: golden values.
+// The draws of a seed are a promise: golden values. Those of kill, hang, nan and
+// slow are older than the rest, which are drawn after them.
 func TestChaosDrawsTheSameForEver(t *testing.T) {
-	const golden = "testdata/chaos.json"
+	type old struct {
+		Kill, Hang bool
+		Slow       time.Duration
+		NaN        bool
+		At         float64
+	}
 	plan := &messages.ChaosPlan{Kill: 0.2, Hang: 0.2, Nan: 0.2, Slow: 0.3, Seed: 7}
-	got := map[string]functions.Sabotage{}
+	golden(t, "testdata/chaos.json", plan, func(s functions.Sabotage) any { return old{s.Kill, s.Hang, s.Slow, s.NaN, s.At} })
+	plan = &messages.ChaosPlan{Kill: 0.1, Slow: 0.1, Freeze: 0.3, Corrupt: 0.4, DiskFull: 0.5, Seed: 7}
+	golden(t, "testdata/chaos-more.json", plan, func(s functions.Sabotage) any { return s })
+}
+
+func golden(t *testing.T, golden string, plan *messages.ChaosPlan, show func(functions.Sabotage) any) {
+	t.Helper()
+	got := map[string]any{}
 	for round := range uint32(2) {
 		for function := range uint32(4) {
 			for attempt := range uint32(2) {
 				inv := chaotic(plan, round+1, function, attempt+1)
-				got[nameOf(inv.GetAttempt())] = host.Chaos(inv)
+				got[nameOf(inv.GetAttempt())] = show(host.Chaos(inv))
 			}
 		}
 	}
@@ -43,25 +56,34 @@ func TestChaosDrawsTheSameForEver(t *testing.T) {
 
 // Each way of breaking happens to its share of the attempts, whatever else does.
 func TestChaosKeepsItsShares(t *testing.T) {
-	plan := &messages.ChaosPlan{Kill: 0.1, Hang: 0.2, Nan: 0.3, Slow: 0.4, Seed: 42}
+	plan := &messages.ChaosPlan{Kill: 0.1, Hang: 0.2, Nan: 0.3, Slow: 0.4, Freeze: 0.3, Corrupt: 0.2, DiskFull: 0.6, Seed: 42}
 	const n = 20_000
-	var kill, hang, nan, slow, at float64
+	var kill, hang, nan, slow, at, freeze, corrupt, full float64
 	for i := range uint32(n) {
 		s := host.Chaos(chaotic(plan, i/100, i%100, 1))
-		require.False(t, s.Kill && s.Hang || s.Kill && s.NaN || s.Hang && s.NaN)
+		require.LessOrEqual(t, count(s.Kill)+count(s.Hang)+count(s.NaN)+count(s.Freeze)+count(s.Corrupt)+count(s.DiskFull), 1.0)
 		require.True(t, s.At >= 0 && s.At < 1)
 		kill += count(s.Kill)
 		hang += count(s.Hang)
 		nan += count(s.NaN)
 		slow += count(s.Slow > 0)
 		at += s.At
+		freeze += count(s.Freeze)
+		corrupt += count(s.Corrupt)
+		full += count(s.DiskFull)
 		if s.Slow > 0 {
 			require.GreaterOrEqual(t, s.Slow, 50*time.Millisecond)
 			require.Less(t, s.Slow, 500*time.Millisecond)
 		}
 	}
 	for _, c := range []struct{ got, want float64 }{
-		{kill, 0.1}, {hang, 0.9 * 0.2}, {nan, 0.9 * 0.8 * 0.3}, {slow, 0.4},
+		{kill, 0.1},
+		{hang, 0.9 * 0.2},
+		{nan, 0.9 * 0.8 * 0.3},
+		{slow, 0.4},
+		{freeze, 0.9 * 0.8 * 0.7 * 0.3},
+		{corrupt, 0.9 * 0.8 * 0.7 * 0.7 * 0.2},
+		{full, 0.9 * 0.8 * 0.7 * 0.7 * 0.8 * 0.6},
 	} {
 		sigma := math.Sqrt(c.want * (1 - c.want) / n)
 		require.InDelta(t, c.want, c.got/n, 5*sigma)
@@ -115,6 +137,9 @@ func TestAFailureIsBlamedOnChaosWhereItMayBe(t *testing.T) {
 		"killed":                     {functions.Sabotage{Kill: true}, false, true},
 		"hung until the time-out":    {functions.Sabotage{Hang: true}, true, true},
 		"NaN":                        {functions.Sabotage{NaN: true}, false, true},
+		"frozen":                     {functions.Sabotage{Freeze: true}, true, true},
+		"damaged":                    {functions.Sabotage{Corrupt: true}, false, true},
+		"no room":                    {functions.Sabotage{DiskFull: true}, false, true},
 		"slow, and failed":           {functions.Sabotage{Slow: time.Second}, false, false},
 		"slow, and not done in time": {functions.Sabotage{Slow: time.Second}, true, true},
 	} {

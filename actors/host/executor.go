@@ -99,6 +99,7 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 	case functions.Init:
 		call.ModelOut = model
 	}
+	model.full = call.Sabotage.DiskFull
 	got, err := runtime.Run(ctx, call)
 	if err != nil {
 		return nil, err
@@ -111,12 +112,8 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 		Loss: got.Loss, Correct: got.Correct, HasAccuracy: got.HasAccuracy,
 		Metrics: metricsOf(got.Metrics),
 	}
+	x.sabotage(call.Sabotage, model, optimizer, call.OptimizerOut != nil && got.HasOptimizer)
 	if call.ModelOut != nil {
-		if call.Sabotage.NaN {
-			model.spoil = func(ref plane.Ref) (plane.Ref, error) {
-				return spoil(x.executor.Space, ref, x.key("spoilt"), call.Sabotage.At)
-			}
-		}
 		if answer.Model, err = model.seal(reference(call)); err != nil {
 			return nil, err
 		}

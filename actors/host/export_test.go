@@ -40,6 +40,11 @@ func Spoil(space plane.Space, ref plane.Ref, key string, at float64) (plane.Ref,
 	return spoil(space, ref, key, at)
 }
 
+// Damage changes bytes in a copy of a state dict.
+func Damage(space plane.Space, ref plane.Ref, key string, drawn uint64) (plane.Ref, error) {
+	return damage(space, ref, key, drawn)
+}
+
 // NewLocalOf returns a Local that executes a function.
 func NewLocalOf(execute func(context.Context, *messages.Invoke, int) (*messages.Invoked, error)) *Local {
 	return &Local{execute: execute, close: func() {}}

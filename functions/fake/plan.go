@@ -50,7 +50,7 @@ func (c Config) drawn(inv functions.Invocation) Behaviour {
 	took *= 1 + c.Jitter*draw.Float64()
 	b := Behaviour{Took: time.Duration(took) + inv.Sabotage.Slow}
 	if inv.Task == functions.Init {
-		b.Hang, b.Crash = inv.Sabotage.Hang && !inv.Sabotage.Kill, inv.Sabotage.Kill
+		b.Hang, b.Crash = stuck(inv.Sabotage), inv.Sabotage.Kill
 		return b
 	}
 	at := draw.Float64()
@@ -67,11 +67,14 @@ func (c Config) drawn(inv functions.Invocation) Behaviour {
 			}
 		}
 	}
-	if inv.Sabotage.Kill || inv.Sabotage.Hang {
-		b.Crash, b.Hang, b.Raise = inv.Sabotage.Kill, !inv.Sabotage.Kill, false
+	if inv.Sabotage.Kill || stuck(inv.Sabotage) {
+		b.Crash, b.Hang, b.Raise = inv.Sabotage.Kill, stuck(inv.Sabotage), false
 	}
 	return b
 }
+
+// stuck reports whether sabotage has an attempt end only with its context.
+func stuck(s functions.Sabotage) bool { return (s.Hang || s.Freeze) && !s.Kill }
 
 // attemptHash is one number for all that names an attempt.
 func attemptHash(inv functions.Invocation) uint64 {

@@ -38,6 +38,17 @@ func hangs(t *testing.T, b *bench) {
 	}
 }
 
+func freezes(t *testing.T, b *bench) {
+	for _, task := range []functions.Task{functions.Train, functions.Val} {
+		inv := b.invocation(task, shuffled(samples))
+		want := b.run(t, inv)
+		frozen := inv
+		frozen.Sabotage = functions.Sabotage{Freeze: true, At: 0.6}
+		endsWithContext(t, b, frozen)
+		require.Equal(t, want, b.run(t, inv))
+	}
+}
+
 // endsWithContext runs inv, which would take for ever, and ends its context.
 func endsWithContext(t *testing.T, b *bench, inv functions.Invocation) {
 	t.Helper()

@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"a cancelled call returns at once with the context's error", cancelled},
 		{"a killed worker is a failure, and the next run is fine", killed},
 		{"a hanging call ends with its context", hangs},
+		{"a frozen call ends with its context, and the next run is fine", freezes},
 		{"a slow call gives the same answer", slow},
 		{"an unknown function is not found", unknown},
 		{"a call that cannot work is invalid", invalid},

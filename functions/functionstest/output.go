@@ -1,6 +1,7 @@
 package functionstest
 
 import (
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,6 +17,10 @@ type output struct {
 	path string
 	file *os.File
 	size int64
+
+	written  int64 // through the writer
+	attested bool
+	crc      uint32
 }
 
 func newOutput(t testing.TB) *output {
@@ -29,8 +34,18 @@ func (o *output) Create(size int64) (io.Writer, error) {
 	var err error
 	o.file, err = os.OpenFile(o.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	o.size = size
-	return o.file, err
+	return o, err
 }
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	o.written += int64(n)
+	return n, err
+}
+
+// Attest implements functions.Output.
+func (o *output) Attest(crc uint32) { o.attested, o.crc = true, crc }
 
 func (o *output) Path() string { return o.path }
 
@@ -44,6 +59,10 @@ func (o *output) content(t testing.TB) []byte {
 	data, err := os.ReadFile(o.path)
 	require.NoError(t, err)
 	require.Len(t, data, int(o.size), "exactly what was reserved is written")
+	require.True(t, o.attested || o.written == o.size, "what does not go through the writer is attested")
+	if o.attested {
+		require.Equal(t, crc32.ChecksumIEEE(data), o.crc, "the CRC-32 of the file is attested")
+	}
 	return data
 }
 
@@ -57,3 +76,4 @@ type fullOutput struct{ err error }
 
 func (o fullOutput) Create(int64) (io.Writer, error) { return nil, o.err }
 func (o fullOutput) Path() string                    { return "" }
+func (o fullOutput) Attest(uint32)                   {}

@@ -189,7 +189,7 @@ func (r *run) strike(batch, at int) error {
 		return nil
 	case s.Kill:
 		panic(killed{})
-	case s.Hang:
+	case s.Hang, s.Freeze:
 		<-r.ctx.Done()
 		return r.ctx.Err()
 	}

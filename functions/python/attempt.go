@@ -126,6 +126,9 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 			if a.inv.Sabotage.Kill && *m.Batch == request.Run.Sabotage.KillAtBatch {
 				return functions.Answer{}, a.killed(w)
 			}
+			if a.inv.Sabotage.Freeze && *m.Batch == request.Run.Sabotage.HangAtBatch {
+				w.proc.freeze()
+			}
 		default:
 			return functions.Answer{}, a.broken(w, &frameError{"it sent a message that says nothing"})
 		}
@@ -148,6 +151,8 @@ func (a *attempt) strike(w *worker) error {
 	switch {
 	case s.Kill:
 		return a.killed(w)
+	case s.Freeze:
+		w.proc.freeze()
 	case s.Hang:
 	case s.Slow > 0:
 		timer := time.NewTimer(s.Slow)
@@ -236,9 +241,16 @@ func (a *attempt) answer(d *done) (functions.Answer, error) {
 		return functions.Answer{}, fault.New("python.run", fault.Unavailable, "the worker of function %q gave no model", a.program.title())
 	}
 	answer.HasOptimizer = d.HasOptimizer && a.inv.OptimizerOut != nil && a.outputs[optimizerOut] != nil
-	for _, o := range a.outputs {
+	for name, o := range a.outputs {
 		if err := o.settle(); err != nil {
 			return functions.Answer{}, err
+		}
+		crc, said := d.CRC[name]
+		if !said {
+			return functions.Answer{}, fault.New("python.run", fault.Unavailable, "the worker of function %q did not say what it wrote as its %s", a.program.title(), name)
+		}
+		if o.out != nil {
+			o.out.Attest(crc)
 		}
 	}
 	return answer, nil
@@ -271,6 +283,7 @@ type done struct {
 	Correct      number               `json:"correct"`
 	HasAccuracy  bool                 `json:"has_accuracy"`
 	HasOptimizer bool                 `json:"has_optimizer"`
+	CRC          map[string]uint32    `json:"crc"` // CRC-32 of what it wrote, by output
 	Metrics      map[string][2]number `json:"metrics"`
 	Predictions  json.RawMessage      `json:"predictions"`
 	Warnings     []string             `json:"warnings"`

@@ -103,6 +103,9 @@ func (p *process) kill() {
 	_ = p.pidfd()
 }
 
+// freeze stops the process and its group; kill ends them nevertheless.
+func (p *process) freeze() { _ = unix.Kill(-p.pid, unix.SIGSTOP) }
+
 // sweep kills what is left of the group of a process that has ended.
 func (p *process) sweep() { p.once.Do(func() { _ = unix.Kill(-p.pid, unix.SIGKILL) }) }
 

@@ -105,7 +105,7 @@ func (a *attempt) sabotage() sabotage {
 	switch {
 	case a.inv.Sabotage.Kill:
 		s.KillAtBatch = at
-	case a.inv.Sabotage.Hang:
+	case a.inv.Sabotage.Hang, a.inv.Sabotage.Freeze: // where it waits it is stopped
 		s.HangAtBatch = at
 	case a.inv.Sabotage.Slow > 0:
 		s.SlowAtBatch, s.SlowSeconds = at, a.inv.Sabotage.Slow.Seconds()

@@ -1,6 +1,7 @@
 """Model files: every dtype and shape, whatever its place."""
 import json
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from troupe.safetensors import DTYPES, lay_out, write
 def save(path, tensors):
     layout = lay_out([f"t{i}" for i in range(len(tensors))], tensors)
     path.write_bytes(b"x" * (layout.size + 17))
-    write(str(path), layout, tensors)
+    crc = write(str(path), layout, tensors)
     assert path.stat().st_size == layout.size
+    assert crc == zlib.crc32(path.read_bytes())
     return str(path)
 
 

@@ -14,6 +14,7 @@ import json
 import mmap
 import struct
 import warnings
+import zlib
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
@@ -137,24 +138,29 @@ class File:
         return unflatten(flat, group)
 
 
-def write(path: str, layout: Layout, tensors: Sequence[torch.Tensor]) -> None:
+def write(path: str, layout: Layout, tensors: Sequence[torch.Tensor]) -> int:
     """Write tensors, in the layout's order, into the file at path, which exists
-    and may have its blocks already. OSError where the disk is full: bytes are
+    and may have its blocks already; returns the CRC-32 of what was to be written,
+    whatever became of it in the file. OSError where the disk is full: bytes are
     written, not mapped, because a full disk would end the process then (and
     because each page of a new mapping costs a fault, three times the copy)."""
     with open(path, "r+b", buffering=0) as f, torch.no_grad():
         f.truncate(layout.size)
-        _put(f, layout.header)
+        crc = _put(f, layout.header, 0)
         for run, group in _groups(layout, tensors):
             bits = BITS[ITEM[run.dtype]]
             for piece in _pieces([t.detach() for t in group]):
-                _put(f, memoryview(piece.view(-1).view(bits).numpy()).cast("B"))
+                crc = _put(f, memoryview(piece.view(-1).view(bits).numpy()).cast("B"), crc)
+    return crc
 
 
-def _put(f: io.RawIOBase, data: Union[bytes, memoryview]) -> None:
+def _put(f: io.RawIOBase, data: Union[bytes, memoryview], crc: int) -> int:
     view = memoryview(data)
     while view:
-        view = view[f.write(view[:_WRITE]) :]
+        n = f.write(view[:_WRITE])
+        crc = zlib.crc32(view[:n], crc)
+        view = view[n:]
+    return crc
 
 
 def _pieces(group: List[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -56,6 +56,7 @@ class _Task:
         self.cls = type(model).__name__
         self.seconds = {"load": 0.0, "compute": 0.0, "write": 0.0}
         self.batches = 0
+        self.crc: Dict[str, int] = {}  # CRC-32 of what was written, by kind
 
     def run(self) -> Dict[str, Any]:
         tasks: Dict[str, Callable[[], Dict[str, Any]]] = {
@@ -70,6 +71,7 @@ class _Task:
         answer["batches"] = self.batches
         answer["metrics"] = {name: list(pair) for name, pair in self.model._metrics.items()}
         answer["seconds"] = self.seconds
+        answer["crc"] = self.crc
         return answer
 
     def init(self) -> Dict[str, Any]:
@@ -215,7 +217,7 @@ class _Task:
         if files:
             paths = self.node.create({kind: layout.size for kind, (layout, _) in files.items()})
             for kind, (layout, tensors) in files.items():
-                write(paths[kind], layout, tensors)
+                self.crc[kind] = write(paths[kind], layout, tensors)
         self.seconds["write"] += time.perf_counter() - started
         return "optimizer" in files
 
