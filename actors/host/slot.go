@@ -136,7 +136,7 @@ func (s *state) fail(a *attempt, failure *messages.Failure, took time.Duration, 
 	s.wentWrong(a.run.slot, failure, now)
 	a.job.failedOn[a.inv.GetAttempt().GetFunction()] = a.run.slot
 	s.end(a, &messages.InvokeFailed{
-		Attempt: a.inv.GetAttempt(), Failure: failure, DurationUs: uint64(took.Microseconds()),
+		Attempt: a.inv.GetAttempt(), Failure: failure, DurationUs: uint64(took.Microseconds()), Slot: uint32(a.run.slot) + 1,
 	})
 }
 

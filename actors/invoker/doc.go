@@ -10,8 +10,8 @@
 //
 // In: Invoke from its TrainJob (one attempt after the other, repeats are
 // harmless), InvokeAccepted, Invoked and InvokeFailed from the FunctionHost.
-// Out: Invoke and CancelInvocation to the host, FunctionFinished and
-// FunctionLost to the TrainJob.
+// Out: Invoke and CancelInvocation to the host, FunctionStarted,
+// FunctionFinished and FunctionLost to the TrainJob.
 //
 // Nothing is relied on to arrive: each second the invoker repeats what it waits
 // for, Invoke to the host (which is the lease of the attempt, too) or its news

@@ -8,10 +8,11 @@ import (
 )
 
 // failed is the panic value of an invoker whose attempt failed. Its supervisor
-// reads attempt, failure and run time through the methods.
+// reads attempt, failure, slot and run time through the methods.
 type failed struct {
 	attempt *messages.AttemptRef
 	failure *messages.Failure
+	slot    uint32
 	ran     time.Duration
 }
 
@@ -26,6 +27,9 @@ func (f failed) Attempt() *messages.AttemptRef { return f.attempt }
 
 // Failure returns the failure as the host sent it.
 func (f failed) Failure() *messages.Failure { return f.failure }
+
+// Slot returns the host's slot that the function ran on, from 1; 0: unknown.
+func (f failed) Slot() uint32 { return f.slot }
 
 // Ran returns for how long the function ran.
 func (f failed) Ran() time.Duration { return f.ran }

@@ -50,14 +50,14 @@ func (i *invoker) Receive(ctx actor.Context) {
 		i.onInvoke(ctx, m)
 	case *messages.InvokeAccepted:
 		if i.waitsFor(m.GetAttempt()) {
-			i.heard = i.deps.Rim.Now()
+			i.onAccepted(ctx, m)
 		}
 	case *messages.Invoked:
 		i.onInvoked(ctx, m)
 	case *messages.InvokeFailed:
 		if i.waitsFor(m.GetAttempt()) {
 			i.invoke = nil // it has ended: nothing to cancel
-			panic(failed{m.GetAttempt(), m.GetFailure(), time.Duration(m.GetDurationUs()) * time.Microsecond})
+			panic(failed{m.GetAttempt(), m.GetFailure(), m.GetSlot(), time.Duration(m.GetDurationUs()) * time.Microsecond})
 		}
 	case *tick:
 		i.onTick(ctx, m)
@@ -76,6 +76,14 @@ func (i *invoker) onInvoke(ctx actor.Context, m *messages.Invoke) {
 	i.invoke, i.news, i.heard = m, nil, i.deps.Rim.Now()
 	ctx.Request(i.deps.Host(m.GetNode()), m)
 	i.tickAgain(ctx)
+}
+
+// onAccepted takes in a sign of life.
+func (i *invoker) onAccepted(ctx actor.Context, m *messages.InvokeAccepted) {
+	i.heard = i.deps.Rim.Now()
+	if m.GetRunning() {
+		ctx.Send(ctx.Parent(), &messages.FunctionStarted{Attempt: m.GetAttempt()})
+	}
 }
 
 func (i *invoker) onInvoked(ctx actor.Context, m *messages.Invoked) {

@@ -84,9 +84,33 @@ func (s *state) onLeft(now time.Time, m *messages.HostLeft) {
 		return // an earlier one
 	}
 	h.boot = ""
-	h.leave()
-	s.trim(h)
+	s.depart(h)
 	s.settle(now)
+}
+
+// depart takes a host's slots away, and has every job hear of it at once that
+// has something running there, on slots granted to it or taken back before.
+func (s *state) depart(h *host) {
+	held := h.held
+	h.leave()
+	for _, j := range s.live {
+		if held[j.id] > 0 && j.grants[h.node] == 0 { // else trim tells it
+			s.resized(j)
+		}
+	}
+	s.trim(h)
+}
+
+// gone returns the nodes that were there and are not, by name.
+func (s *state) gone() []string {
+	var gone []string
+	for _, h := range s.hosts {
+		if !h.present {
+			gone = append(gone, h.node)
+		}
+	}
+	slices.Sort(gone)
+	return gone
 }
 
 // host returns what is known of a node's host, if only that it was heard of.
@@ -104,8 +128,7 @@ func (s *state) expireHosts(now time.Time) {
 	for _, h := range s.sortedHosts() {
 		switch silent := now.Sub(h.heard); {
 		case h.present && silent >= hostSilence:
-			h.leave()
-			s.trim(h)
+			s.depart(h)
 		case silent >= hostMemory:
 			delete(s.hosts, h.node)
 		}

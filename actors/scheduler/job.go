@@ -95,8 +95,8 @@ func (j *job) slots() uint32 {
 }
 
 // size returns the job's size as a message.
-func (j *job) size(term uint64) *messages.JobSize {
-	size := &messages.JobSize{Term: term, Seq: j.seq, Parallelism: j.n, Hopeless: j.hopeless}
+func (j *job) size(term uint64, gone []string) *messages.JobSize {
+	size := &messages.JobSize{Term: term, Seq: j.seq, Parallelism: j.n, Hopeless: j.hopeless, Gone: gone}
 	for _, node := range slices.Sorted(maps.Keys(j.grants)) {
 		size.Grants = append(size.Grants, &messages.SlotGrant{Node: node, Slots: j.grants[node]})
 	}

@@ -151,11 +151,11 @@ func (s *state) orders(now time.Time, j *job) []any {
 	if j.phase == starting || now.Sub(j.polled) >= pollEvery {
 		j.polled = now
 		orders = append(orders, &messages.StartJob{
-			JobId: j.id, Task: j.task, Size: j.size(s.term), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())), Key: j.key,
+			JobId: j.id, Task: j.task, Size: j.size(s.term, s.gone()), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())), Key: j.key,
 		})
 	}
 	if j.phase == running && j.acked < j.seq {
-		orders = append(orders, &messages.ResizeJob{Job: j.ref(), Size: j.size(s.term)})
+		orders = append(orders, &messages.ResizeJob{Job: j.ref(), Size: j.size(s.term, s.gone())})
 	}
 	if j.stop != nil {
 		orders = append(orders, j.stop)

@@ -10,11 +10,12 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-// finish takes the answer of an open attempt and reports whether it counts. The
-// error, Rejected, says why an open attempt's answer may not: it is that
-// attempt's failure.
-func (s *state) finish(answer *messages.Invoked) (accepted bool, err error) {
-	a, ok := s.step.find(answer.GetAttempt())
+// finish takes the answer of an open attempt and reports whether it counts:
+// then it is the assignment's, and other attempts at it are over. The error,
+// Rejected, says why an open attempt's answer may not: it is that attempt's
+// failure.
+func (s *state) finish(answer *messages.Invoked, now time.Time) (accepted bool, err error) {
+	a, t, ok := s.step.find(answer.GetAttempt())
 	if !ok {
 		return false, nil // late, repeated or forged
 	}
@@ -22,11 +23,23 @@ func (s *state) finish(answer *messages.Invoked) (accepted bool, err error) {
 		return false, err
 	}
 	s.history.ran(ranFor(answer))
-	s.step.end(a)
-	s.step.open--
+	s.step.end(a, t)
 	a.answer = answer
+	s.close(a, now)
 	s.budget = min(s.budget+1, s.fullBudget())
 	return true, nil
+}
+
+// close notes that an assignment is over: attempts that still run are in vain.
+func (s *state) close(a *assignment, now time.Time) {
+	for len(a.open) > 0 {
+		t := a.open[0]
+		s.history.ran(t.ran(now))
+		s.step.end(a, t)
+	}
+	if s.step.open--; s.step.open == 0 {
+		s.paces.learn(s.step)
+	}
 }
 
 // ranFor returns for how long an answer's function ran.
@@ -49,52 +62,97 @@ func (s *state) acceptable(a *assignment, answer *messages.Invoked) error {
 	return nil
 }
 
-// fail notes that an open attempt failed after it ran for a while, and decides
-// what comes of it. It reports whether it was an open attempt.
-func (s *state) fail(attempt *messages.AttemptRef, failure *messages.Failure, ran time.Duration) (verdict, bool) {
-	a, ok := s.step.find(attempt)
+// failed is an attempt's failure, as it reaches the job.
+type failed struct {
+	attempt *messages.AttemptRef
+	failure *messages.Failure
+	slot    uint32 // from 1; 0: unknown
+	ran     time.Duration
+}
+
+// fail notes that an open attempt failed, and decides what comes of it. It
+// reports whether it was an open attempt.
+func (s *state) fail(f failed, now time.Time) (verdict, bool) {
+	a, t, ok := s.step.find(f.attempt)
 	if !ok {
 		return verdict{}, false
 	}
-	s.step.end(a)
-	s.history.ran(ran)
-	a.failures = append(a.failures, failure)
-	if failure.GetKind() == messages.FailureKind_FAILURE_KIND_REJECTED {
+	s.step.end(a, t)
+	s.history.ran(f.ran)
+	a.failures = append(a.failures, failure{f.failure, t.invoke.GetNode(), f.slot})
+	if f.failure.GetKind() == messages.FailureKind_FAILURE_KIND_REJECTED {
 		s.history.rejected()
 	}
-	v := judge(a.failures, s.opts.GetRetries(), derive(s.opts.GetSeed(), drawJitter, attempt.GetEpoch(), attempt.GetRound(), attempt.GetFunction()))
-	if !failure.GetChaos() {
-		if s.budget--; s.budget < 0 && v.fatal == nil {
-			v.fatal = wire.Failure(fault.New("train.fail", fault.Unavailable,
-				"functions fail more often than they succeed; the last: %s", failure.GetText()))
-		}
-	}
+	v := s.verdict(a, f)
 	switch {
 	case v.fatal != nil:
-		s.fatal = s.explain(a, attempt, v.fatal)
+		s.fatal = s.explain(a, f.attempt, v.fatal)
+	case v.dropped:
+		a.dropped = true
+		s.close(a, now)
+		s.warn(s.dropping(a, f))
 	case v.lost:
 		a.givenUp = true
-		s.step.open--
+		s.close(a, now)
 		s.history.lost()
-	default:
+	case v.retry():
 		s.history.retried()
 	}
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_FunctionFailed{FunctionFailed: &messages.FunctionFailed{
-		Attempt: attempt, Failure: failure, GivenUp: v.lost, RetryMs: uint64(v.after.Milliseconds()),
+		Attempt: f.attempt, Failure: f.failure, GivenUp: v.lost || v.dropped, RetryMs: uint64(v.after.Milliseconds()),
 	}}})
 	return v, true
+}
+
+// verdict is judge's, with what the rest of the job has to say to it: bad
+// samples may be dropped, an assignment whose other attempt runs is not given
+// up, and the job has a budget.
+func (s *state) verdict(a *assignment, f failed) verdict {
+	ref := f.attempt
+	v := judge(a.failures, s.opts.GetRetries(), s.slots(),
+		derive(s.opts.GetSeed(), drawJitter, ref.GetEpoch(), ref.GetRound(), ref.GetFunction()))
+	v.begun = a.begun
+	if s.opts.GetOnBadSamples() == "drop" && ref.GetTask() == messages.Task_TASK_TRAIN && deterministic(a.failures, s.slots()) {
+		s.budget = min(s.budget+len(a.failures)-1, s.fullBudget()) // asked for: the others were paid for
+		return verdict{dropped: true, begun: a.begun}
+	}
+	if !f.failure.GetChaos() {
+		if s.budget--; s.budget < 0 && v.fatal == nil {
+			v.fatal = wire.Failure(fault.New("train.fail", fault.Unavailable,
+				"functions fail more often than they succeed; the last: %s", f.failure.GetText()))
+		}
+	}
+	if v.fatal == nil && len(a.open) > 0 {
+		return verdict{twin: true, begun: a.begun}
+	}
+	return v
+}
+
+// dropping says which samples are skipped and why.
+func (s *state) dropping(a *assignment, f failed) string {
+	return fmt.Sprintf("%d samples are dropped (%s, positions%s): %s", a.samples, where(f.attempt), a.positions(), f.failure.GetText())
+}
+
+// where names an attempt's place in the job.
+func where(attempt *messages.AttemptRef) string {
+	return fmt.Sprintf("epoch %d, round %d, function %d", attempt.GetEpoch(), attempt.GetRound(), attempt.GetFunction())
+}
+
+// positions names an assignment's positions, with a space before each range.
+func (a *assignment) positions() string {
+	var text string
+	for _, r := range a.ranges {
+		text += fmt.Sprintf(" [%d,%d)", r.lo, r.hi)
+	}
+	return text
 }
 
 // explain makes of the failure that ends the job what a person can act on.
 func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *messages.Failure) *messages.Failure {
 	out := &messages.Failure{Kind: failure.GetKind(), Op: failure.GetOp(), Trace: failure.GetTrace()}
-	where := fmt.Sprintf("epoch %d, round %d, function %d", attempt.GetEpoch(), attempt.GetRound(), attempt.GetFunction())
+	where, positions := where(attempt), a.positions()
 	switch failure.GetKind() {
 	case messages.FailureKind_FAILURE_KIND_REJECTED:
-		var positions string
-		for _, r := range a.ranges {
-			positions += fmt.Sprintf(" [%d,%d)", r.lo, r.hi)
-		}
 		switch {
 		case attempt.GetTask() == messages.Task_TASK_INIT:
 			out.Text = fmt.Sprintf("the first model was rejected twice: %s; look at what the function begins with", failure.GetText())
@@ -104,7 +162,8 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 		case failure.GetOp() == "host.check": // counts: see actors/host
 			out.Text = fmt.Sprintf("the answer was rejected twice (%s): %s; look at what the function reports", where, failure.GetText())
 		default:
-			out.Text = fmt.Sprintf("diverged: %s, %s, positions%s, lr %v; lower --lr, or look at the data at these positions",
+			out.Text = fmt.Sprintf("diverged: %s, %s, positions%s, lr %v; lower --lr, or look at the data at these positions "+
+				"(--on-bad-samples drop skips them)",
 				failure.GetText(), where, positions, s.task.GetLr())
 		}
 	case messages.FailureKind_FAILURE_KIND_USER_CODE:
@@ -115,12 +174,13 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 	return out
 }
 
-// retryDue lets an assignment run again if it still waits for that.
-func (s *state) retryDue(step *step, function uint32, attempt uint32) {
+// retryDue lets an assignment run again if it still waits for that: so many
+// attempts at it have begun.
+func (s *state) retryDue(step *step, function uint32, begun uint32) {
 	if step != s.step {
 		return
 	}
-	if a := step.work[function]; a.attempt == attempt && !a.running && !a.over() {
+	if a := step.work[function]; a.begun == begun && len(a.open) == 0 && !a.over() {
 		step.again(function)
 	}
 }

@@ -20,6 +20,10 @@ func (j *job) do(ctx actor.Context, what effect) {
 		j.adopt()
 	case merge:
 		j.merge()
+	case skip:
+		step, before := j.state.merging.ref, j.state.marked
+		j.state.skipped(j.deps.Rim.Now())
+		j.roundOver(ctx, step, before)
 	case save:
 		j.save(ctx)
 	case restore:
@@ -74,6 +78,12 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 	}
 	step, before := j.state.merging.ref, j.state.marked
 	j.state.merged(m, j.deps.Rim.Now())
+	j.roundOver(ctx, step, before)
+}
+
+// roundOver lets go of what a round has left, hands hosts the point that the
+// job has reached since, and asks for the next epoch's N after the last round.
+func (j *job) roundOver(ctx actor.Context, step *messages.AttemptRef, before *messages.JobState) {
 	j.release(ctx, &messages.ReleaseTensors{Step: step, Keep: j.keep()})
 	for node := range j.nodes {
 		ctx.Send(j.deps.Host(node), &messages.KeepState{State: j.state.marked})

@@ -51,11 +51,26 @@ func Derive(seed uint64, p string, epoch, round, function uint32) uint64 {
 	return derive(seed, purpose(p), epoch, round, function)
 }
 
-// Judge says what becomes of the last of an assignment's failures.
-func Judge(failures []*messages.Failure, retries uint32) (retry, lost, fatal bool, after time.Duration) {
-	v := judge(failures, retries, 1)
-	return !v.lost && v.fatal == nil, v.lost, v.fatal != nil, v.after
+// Judge says what becomes of the last of an assignment's failures, in a job of
+// so many slots. They happened on slots 1, 2, …, or all on the first if same.
+func Judge(failures []*messages.Failure, retries, slots uint32, same bool) (retry, lost, fatal bool, after time.Duration) {
+	var all []failure
+	for i, f := range failures {
+		at := failure{Failure: f, node: "n1", slot: uint32(i) + 1}
+		if same {
+			at.slot = 1
+		}
+		all = append(all, at)
+	}
+	v := judge(all, retries, slots, 1)
+	return v.retry(), v.lost, v.fatal != nil, v.after
 }
+
+// Limits is after what time an attempt is backed up, and cut.
+var Limits = limits
+
+// GuessedLimit is after what time an attempt is cut that has no peers.
+var GuessedLimit = guessedLimit
 
 // Rate is the learning rate of a round.
 var Rate = rate

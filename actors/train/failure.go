@@ -17,41 +17,54 @@ const (
 	budgetPerFunction = 10
 )
 
-// verdict is what becomes of a failed attempt.
+// verdict is what becomes of a failed attempt, and of its assignment. One of
+// them is set; else the assignment is tried again.
 type verdict struct {
-	lost  bool              // given up: the assignment goes back into the epoch
-	after time.Duration     // until it is tried again
-	fatal *messages.Failure // the job cannot go on
+	fatal   *messages.Failure // the job cannot go on
+	lost    bool              // given up: the assignment goes back into the epoch
+	dropped bool              // given up for good: its positions are skipped
+	twin    bool              // another attempt at the assignment runs
+
+	after time.Duration // until it is tried again
+	begun uint32        // attempts at the assignment so far
 }
 
+// retry reports whether the assignment is tried again.
+func (v verdict) retry() bool { return !v.ends() && !v.twin }
+
+// ends reports whether the assignment, or the job, is over.
+func (v verdict) ends() bool { return v.fatal != nil || v.lost || v.dropped }
+
 // judge decides about the latest failure of an assignment, the last of
-// failures, when it may be retried that many times. Seed feeds the jitter.
+// failures, when it may be retried that many times by a job that has so many
+// slots. Seed feeds the jitter.
 //
-// Failures that no repetition can help end the job: a wrong request, and the
-// same exception or the same rejection twice (attempts that chaos broke do not
-// count). Everything else is tried again, the first time at once.
-func judge(failures []*messages.Failure, retries uint32, seed uint64) verdict {
+// Failures that no repetition can help end the job: a wrong request, and what
+// is deterministic. Everything else is tried again, the first time at once.
+func judge(failures []failure, retries, slots uint32, seed uint64) verdict {
 	last := failures[len(failures)-1]
-	switch kind := last.GetKind(); kind {
-	case messages.FailureKind_FAILURE_KIND_INVALID, messages.FailureKind_FAILURE_KIND_NOT_FOUND:
-		return verdict{fatal: last}
-	case messages.FailureKind_FAILURE_KIND_USER_CODE, messages.FailureKind_FAILURE_KIND_REJECTED:
-		if !last.GetChaos() && seenBefore(failures) {
-			return verdict{fatal: last}
-		}
-	}
-	if len(failures) > int(retries) {
+	switch kind := last.GetKind(); {
+	case kind == messages.FailureKind_FAILURE_KIND_INVALID || kind == messages.FailureKind_FAILURE_KIND_NOT_FOUND:
+		return verdict{fatal: last.Failure}
+	case deterministic(failures, slots):
+		return verdict{fatal: last.Failure}
+	case len(failures) > int(retries):
 		return verdict{lost: true}
 	}
 	return verdict{after: backOff(len(failures), seed)}
 }
 
-// seenBefore reports whether the last failure happened in an earlier attempt
-// too, chaos apart.
-func seenBefore(failures []*messages.Failure) bool {
+// deterministic reports whether the last failure would come again wherever the
+// assignment ran: it is the same exception, or the same rejection, as one
+// before, on another slot if the job has two. Attempts that chaos broke do not
+// count.
+func deterministic(failures []failure, slots uint32) bool {
 	last := failures[len(failures)-1]
+	if !last.own() {
+		return false
+	}
 	for _, f := range failures[:len(failures)-1] {
-		if !f.GetChaos() && f.GetKind() == last.GetKind() && f.GetText() == last.GetText() {
+		if f.own() && f.GetKind() == last.GetKind() && f.GetText() == last.GetText() && (slots < 2 || f.elsewhere(last)) {
 			return true
 		}
 	}

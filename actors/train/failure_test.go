@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 		"a wrong request ends the job at once":         {[]*messages.Failure{wrong}, 3, false, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			retry, lost, fatal, _ := train.Judge(c.failures, c.retries)
+			retry, lost, fatal, _ := train.Judge(c.failures, c.retries, 2, false)
 			require.Equal(t, []bool{c.retry, c.lost, c.fatal}, []bool{retry, lost, fatal})
 		})
 	}
@@ -45,7 +45,7 @@ func TestBackOffDoublesFromTheSecondRetryAndIsBounded(t *testing.T) {
 	var failures []*messages.Failure
 	for i := range 40 {
 		failures = append(failures, crash)
-		_, _, _, after := train.Judge(failures, 100)
+		_, _, _, after := train.Judge(failures, 100, 2, false)
 		if i == 0 {
 			require.Zero(t, after, "the first retry comes at once")
 			continue

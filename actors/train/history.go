@@ -109,6 +109,14 @@ func (h *history) ran(d time.Duration) { h.worker += d }
 func (h *history) retried()            { h.current().Retries++ }
 func (h *history) lost()               { h.current().LostFunctions++ }
 func (h *history) rejected()           { h.current().RejectedResults++ }
+func (h *history) backedUp()           { h.current().Backups++ }
+func (h *history) dropped(n uint64)    { h.record.DroppedSamples += n }
+
+// skipped counts a round that had nothing to merge.
+func (h *history) skipped(now time.Time) {
+	h.record.Rounds++
+	h.trained = now
+}
 
 // freshOptimizer names a function once an epoch.
 func (h *history) freshOptimizer(function uint32) {

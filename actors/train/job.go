@@ -71,12 +71,12 @@ type job struct {
 	state    *state
 	outbox   *actorkit.Outbox
 	self     *actor.PID
-	staged   *step            // the step that the invokers work on
-	children map[string]child // its invokers, by their id
-	byFunc   []*actor.PID     // the same by function
-	nodes    map[string]bool  // hosts that may hold tensors of the job
-	failures int              // of the running effect, in a row
-	warnedAt time.Time        // of an effect that keeps failing
+	staged   *step               // the step that the invokers work on
+	children map[string]child    // its invokers, by their id
+	invokers [][lanes]*actor.PID // the same by function and lane; nil: none
+	nodes    map[string]bool     // hosts that may hold tensors of the job
+	failures int                 // of the running effect, in a row
+	warnedAt time.Time           // of an effect that keeps failing
 
 	vault     Vault
 	saver     saver
@@ -96,17 +96,11 @@ type job struct {
 	cancelWork context.CancelFunc
 }
 
-// child is what an invoker works on.
-type child struct {
-	step     *step
-	function uint32
-}
-
 type (
 	tick     struct{}
 	retryDue struct {
-		step              *step
-		function, attempt uint32
+		step            *step
+		function, begun uint32
 	}
 	sizeDue     struct{ epoch uint32 }
 	effectDue   struct{ what effect } // it failed and is tried again
@@ -126,6 +120,8 @@ func (j *job) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		j.onStarted(ctx)
+	case *messages.FunctionStarted:
+		j.onFunctionStarted(m)
 	case *messages.FunctionFinished:
 		j.onFunctionFinished(ctx, m)
 	case *messages.FunctionLost:
@@ -133,7 +129,7 @@ func (j *job) Receive(ctx actor.Context) {
 	case *messages.ResizeJob:
 		j.onResizeJob(ctx, m)
 	case *messages.RequestParallelismReply:
-		j.onRequestParallelismReply(m)
+		j.onRequestParallelismReply(ctx, m)
 	case *messages.StopJob:
 		j.onStopJob(ctx, m)
 	case *messages.JobFinishedReply:
@@ -149,7 +145,7 @@ func (j *job) Receive(ctx actor.Context) {
 	case *saved:
 		j.onSaved(ctx, m)
 	case *retryDue:
-		j.state.retryDue(m.step, m.function, m.attempt)
+		j.state.retryDue(m.step, m.function, m.begun)
 	case *sizeDue:
 		j.onSizeDue(m)
 	case *effectDue:
@@ -174,7 +170,7 @@ func (j *job) Receive(ctx actor.Context) {
 	case *actorkit.WorkPanicked:
 		panic(m.Err) // a bug: the ParameterServer starts the next incarnation
 	case *actor.Terminated:
-		j.onChildGone(m.Who)
+		j.onChildGone(ctx, m.Who)
 	case *actor.Stopping:
 		j.leave()
 		return
@@ -190,11 +186,12 @@ func (j *job) Receive(ctx actor.Context) {
 func (j *job) proceed(ctx actor.Context) {
 	for j.ended == nil {
 		next := j.state.advance(j.deps.Rim.Now())
-		if next == again {
-			continue
+		if next != again {
+			j.do(ctx, next)
 		}
-		j.do(ctx, next)
-		break
+		if next != again && next != skip {
+			break
+		}
 	}
 	if j.ended == nil {
 		j.dispatch(ctx)
@@ -240,13 +237,8 @@ func (j *job) onTick(ctx actor.Context) {
 		if text := j.saver.complaint(j.deps.Rim.Now()); text != "" {
 			j.state.warn(text)
 		}
-	}
-	if j.ended == nil && j.state.step != nil {
-		for function, a := range j.state.step.work {
-			if a.running {
-				ctx.Send(j.byFunc[function], a.invoke)
-			}
-		}
+		j.repeat(ctx)
+		j.hurry(ctx)
 	}
 }
 

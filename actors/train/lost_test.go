@@ -121,7 +121,7 @@ func TestACrashIsTriedAgainAtOnceAndThenLater(t *testing.T) {
 // and nobody sees the traceback. Here event and log have it at once, and the
 // second raise ends the job with it.
 func TestTheSecondRaiseEndsTheJobWithItsTrace(t *testing.T) {
-	s := newStage(t, 2, taskOf(2, func(task *messages.TrainTask) { task.Options.Retries = proto.Uint32(3) }))
+	s := newStageOf(t, 1, sizeOf(1, 2, 3), taskOf(2, func(task *messages.TrainTask) { task.Options.Retries = proto.Uint32(3) }))
 	round := s.begin()
 	s.fail(round[1], raise("division by zero"))
 	last := s.events[len(s.events)-1].GetFunctionFailed()
@@ -142,7 +142,7 @@ func TestTheSecondRaiseEndsTheJobWithItsTrace(t *testing.T) {
 
 // The same rejection twice is divergence: the failure names what to look at.
 func TestTheSecondRejectionIsDivergence(t *testing.T) {
-	s := newStage(t, 2, taskOf(8, func(task *messages.TrainTask) { task.Options.K, task.Options.Retries = 2, proto.Uint32(3) }))
+	s := newStageOf(t, 1, sizeOf(1, 2, 3), taskOf(8, func(task *messages.TrainTask) { task.Options.K, task.Options.Retries = 2, proto.Uint32(3) }))
 	round := s.begin()
 	rejected := &messages.Failure{Kind: messages.FailureKind_FAILURE_KIND_REJECTED, Text: `model: tensor "w": NaN at index 3`}
 	s.fail(round[1], rejected)
@@ -150,7 +150,7 @@ func TestTheSecondRejectionIsDivergence(t *testing.T) {
 	result := s.end()
 	require.Equal(t, messages.FailureKind_FAILURE_KIND_REJECTED, result.GetFailure().GetKind())
 	require.Equal(t, `diverged: model: tensor "w": NaN at index 3, epoch 1, round 1, function 1, positions [2,4), lr 0.1; `+
-		"lower --lr, or look at the data at these positions", result.GetFailure().GetText())
+		"lower --lr, or look at the data at these positions (--on-bad-samples drop skips them)", result.GetFailure().GetText())
 	require.EqualValues(t, 2, result.GetRejectedResults())
 }
 

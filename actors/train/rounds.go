@@ -128,21 +128,43 @@ func (s *state) nextRound() (epoch, round uint32) {
 }
 
 // roundEnded takes the round that has ended off the stage: what was given up
-// goes back into the epoch. It fails the job when too few functions answered.
+// goes back into the epoch. It fails the job when too few functions answered
+// of those that were not dropped, or when nothing of the epoch is left to train.
 func (s *state) roundEnded() {
 	s.merging, s.step = s.step, nil
 	s.todo = s.todo.union(s.merging.unfinished())
 	answers := len(s.merging.answers())
-	if need := min(int(s.opts.GetMinFunctions()), len(s.merging.work)); answers < need {
+	dropped, samples := s.merging.dropped()
+	s.history.dropped(samples)
+	if need := min(int(s.opts.GetMinFunctions()), len(s.merging.work)-dropped); answers < need {
 		s.fatal = wire.Failure(fault.New("train.round", fault.Unavailable,
 			"epoch %d, round %d: %d of %d functions answered, at least %d must (see --retries, --min-functions); the last failure: %s",
 			s.epoch, s.round, answers, len(s.merging.work), need, lastFailure(s.merging)))
 	}
+	if s.history.record.GetDroppedSamples() == s.task.GetTrainSamples() {
+		s.fatal = wire.Failure(fault.New("train.round", fault.Rejected,
+			"epoch %d: all %d samples were dropped, so there is nothing to train on; look at the data and the function, or lower --lr; the last failure: %s",
+			s.epoch, s.task.GetTrainSamples(), lastFailure(s.merging)))
+	}
+}
+
+// skipped closes a round of which nothing is left to merge: the model stays.
+func (s *state) skipped(now time.Time) {
+	s.history.skipped(now)
+	s.settled(now)
+}
+
+// settled goes on after a round.
+func (s *state) settled(now time.Time) {
+	s.merging = nil
+	s.validate = s.validationDue()
+	s.sizing = s.wantsSize()
+	s.mark(now)
 }
 
 func lastFailure(st *step) string {
 	for i := len(st.work) - 1; i >= 0; i-- {
-		if f := st.work[i].failures; st.work[i].givenUp && len(f) > 0 {
+		if f := st.work[i].failures; (st.work[i].givenUp || st.work[i].dropped) && len(f) > 0 {
 			return f[len(f)-1].GetText()
 		}
 	}
@@ -167,10 +189,7 @@ func (s *state) merged(m *merged, now time.Time) {
 		Samples: round.samples, EpochSamples: s.history.record.GetSamples(), Loss: round.loss, ModelVersion: s.version,
 		DurationUs: uint64(now.Sub(s.merging.started).Microseconds()), MergeUs: uint64(m.took.Microseconds()),
 	}}})
-	s.merging = nil
-	s.validate = s.validationDue()
-	s.sizing = s.wantsSize()
-	s.mark(now)
+	s.settled(now)
 }
 
 // wantsSize reports whether the Scheduler is to be asked for the N of the next

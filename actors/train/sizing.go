@@ -15,6 +15,7 @@ func (j *job) onResizeJob(ctx actor.Context, m *messages.ResizeJob) {
 		reply.Failure = wire.Failure(fault.New("train.resize", fault.NotFound, "incarnation %d is not here", m.GetJob().GetIncarnation()))
 	} else {
 		reply.Failure = wire.Failure(j.state.resize(m.GetSize()))
+		j.leaveNodes(ctx)
 	}
 	reply.Seq = j.state.size.GetSeq()
 	reply.EffectiveEpoch, reply.EffectiveRound = j.state.nextRound()
@@ -35,7 +36,7 @@ func (j *job) requestParallelism(ctx actor.Context) {
 	})
 }
 
-func (j *job) onRequestParallelismReply(m *messages.RequestParallelismReply) {
+func (j *job) onRequestParallelismReply(ctx actor.Context, m *messages.RequestParallelismReply) {
 	if !j.state.sizing || m.GetEpoch() != j.state.epoch || m.GetJob().GetIncarnation() != j.state.ref.GetIncarnation() {
 		return
 	}
@@ -43,6 +44,7 @@ func (j *job) onRequestParallelismReply(m *messages.RequestParallelismReply) {
 	if err := j.state.resize(m.GetSize()); err != nil {
 		j.state.warn("the Scheduler's answer is ignored: " + err.Error())
 	}
+	j.leaveNodes(ctx)
 	if m.GetWarning() != "" {
 		j.state.warn(m.GetWarning())
 	}

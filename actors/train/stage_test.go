@@ -143,11 +143,13 @@ func (s *stage) journal(ctx actor.Context) {
 type failed struct {
 	attempt *messages.AttemptRef
 	failure *messages.Failure
+	slot    uint32
 }
 
 func (f failed) Error() string                 { return f.failure.GetText() }
 func (f failed) Attempt() *messages.AttemptRef { return f.attempt }
 func (f failed) Failure() *messages.Failure    { return f.failure }
+func (f failed) Slot() uint32                  { return f.slot }
 func (f failed) Ran() time.Duration            { return time.Second }
 
 // invoker plays a FunctionInvoker.
@@ -228,9 +230,12 @@ func (s *stage) finish(invs ...*messages.Invoke) {
 
 // fail lets an invocation fail.
 func (s *stage) fail(inv *messages.Invoke, failure *messages.Failure) {
-	s.sim.Send(s.invokers[inv.GetAttempt().GetFunction()], failed{inv.GetAttempt(), failure})
+	s.sim.Send(s.invokers[inv.GetAttempt().GetFunction()], failed{attempt: inv.GetAttempt(), failure: failure, slot: 1 + inv.GetAttempt().GetFunction() + s.moved(inv)})
 	s.sim.Drain()
 }
+
+// moved tells apart the slots of an assignment's attempts.
+func (s *stage) moved(inv *messages.Invoke) uint32 { return 100 * inv.GetAttempt().GetAttempt() }
 
 // begin answers the init and returns the first round's invocations.
 func (s *stage) begin() []*messages.Invoke {

@@ -41,6 +41,7 @@ type state struct {
 	marked *messages.JobState // the latest point from which the job can go on; nil: its beginning
 
 	history   history
+	paces     paces                // of the last round and the last validation
 	budget    int                  // failures that the job may still have
 	nextCheck float64              // epochs after which the next validation is due
 	events    []*messages.JobEvent // to be posted
@@ -56,6 +57,7 @@ func newState(ref *messages.JobRef, start *messages.StartJob) *state {
 		opts:       start.GetTask().GetOptions(),
 		size:       start.GetSize(),
 		optimizers: map[uint32]*messages.TensorRef{},
+		paces:      paces{},
 	}
 	s.budget = s.fullBudget()
 	s.nextCheck = s.opts.GetValidateEvery()
@@ -68,12 +70,7 @@ func (s *state) parallelism() uint32 { return min(max(s.size.GetParallelism(), 1
 func (s *state) fullBudget() int { return budgetBase + budgetPerFunction*int(s.parallelism()) }
 
 // slots is how many functions may run at once.
-func (s *state) slots() (n uint32) {
-	for _, g := range s.size.GetGrants() {
-		n += g.GetSlots()
-	}
-	return n
-}
+func (s *state) slots() uint32 { return slots(s.size.GetGrants()) }
 
 // resize takes a size unless a newer one is known.
 func (s *state) resize(size *messages.JobSize) error {
@@ -94,6 +91,7 @@ const (
 	again                 // nothing: the state has moved, ask again
 	adopt                 // give the first model the values of another one
 	merge                 // merge the answers of the round in merging
+	skip                  // leave the round in merging unmerged: all of it was dropped
 	save                  // store the result
 	restore               // take up what an earlier incarnation left
 	giveUp                // end the job: fatal says why
@@ -101,7 +99,9 @@ const (
 
 // String says what the effect is, for warnings.
 func (e effect) String() string {
-	return [...]string{"waiting", "going on", "starting from a model", "merging", "storing the result", "taking up the job", "ending"}[e]
+	return [...]string{
+		"waiting", "going on", "starting from a model", "merging", "skipping a round", "storing the result", "taking up the job", "ending",
+	}[e]
 }
 
 // advance moves the job on as far as it can go by itself.
@@ -151,7 +151,11 @@ func (s *state) stepEnded(now time.Time) effect {
 			return adopt
 		}
 	case messages.Task_TASK_TRAIN:
-		if s.roundEnded(); s.fatal == nil {
+		switch s.roundEnded(); {
+		case s.fatal != nil:
+		case len(s.merging.answers()) == 0:
+			return skip
+		default:
 			return merge
 		}
 	default:
@@ -183,7 +187,7 @@ func (s *state) check() error {
 		return fault.New("train.check", fault.Unknown, "positions to do overlap: %v", s.todo)
 	}
 	if s.epoch > 0 && s.history.record != nil && s.fatal == nil {
-		seen := s.todo.total() + s.history.record.GetSamples()
+		seen := s.todo.total() + s.history.record.GetSamples() + s.history.record.GetDroppedSamples()
 		switch {
 		case s.merging != nil:
 			seen += s.merging.samples()
@@ -198,9 +202,12 @@ func (s *state) check() error {
 	}
 	if s.step != nil {
 		var open int
-		for _, a := range s.step.work {
+		for function, a := range s.step.work {
 			if !a.over() {
 				open++
+			}
+			if len(a.open) > lanes || a.over() && len(a.open) > 0 {
+				return fault.New("train.check", fault.Unknown, "%d attempts at function %d run, over: %t", len(a.open), function, a.over())
 			}
 		}
 		if open != s.step.open && s.fatal == nil {

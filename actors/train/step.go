@@ -16,28 +16,10 @@ type step struct {
 	plan    *messages.RoundPlan
 	work    []*assignment
 	waiting []uint32       // functions that may run, ascending
-	running map[string]int // functions that run, by node
-	open    int            // assignments that are neither answered nor given up
+	running map[string]int // open attempts, by node
+	open    int            // assignments that are not over
 	started time.Time
 }
-
-// assignment is the positions that one function consumes in a step.
-type assignment struct {
-	ranges    ranges
-	samples   uint64
-	seed      uint64
-	optimizer *messages.TensorRef // to start from; nil: none
-
-	attempt  uint32           // the latest; 0 before the first
-	running  bool             // the latest attempt is open
-	invoke   *messages.Invoke // of the latest attempt
-	failures []*messages.Failure
-	answer   *messages.Invoked // accepted
-	givenUp  bool
-}
-
-// over reports whether nothing more is to come of the assignment.
-func (a *assignment) over() bool { return a.answer != nil || a.givenUp }
 
 func newStep(ref *messages.AttemptRef, plan *messages.RoundPlan, parts []ranges, now time.Time) *step {
 	s := &step{ref: ref, plan: plan, running: map[string]int{}, open: len(parts), started: now}
@@ -49,42 +31,60 @@ func newStep(ref *messages.AttemptRef, plan *messages.RoundPlan, parts []ranges,
 }
 
 // dispatch picks the functions that run next, in the order of their ids, while
-// nodes have granted slots free, and opens an attempt for each.
-func (s *step) dispatch(grants []*messages.SlotGrant) []*messages.Invoke {
-	var out []*messages.Invoke
-	for len(s.waiting) > 0 {
-		function := s.waiting[0]
+// nodes have granted slots free, and opens an attempt for each. One that has to
+// run elsewhere than where it failed lets the others pass.
+func (s *step) dispatch(grants []*messages.SlotGrant) []*attempt {
+	var out []*attempt
+	passed := 0
+	for len(s.waiting) > passed {
+		function := s.waiting[passed]
 		a := s.work[function]
 		node, ok := s.place(grants, a)
-		if !ok {
-			break
+		switch {
+		case ok && passed == 0: // as a rule: nothing is to be moved
+			s.waiting = s.waiting[1:]
+		case ok:
+			s.waiting = slices.Delete(s.waiting, passed, passed+1)
+		case a.failedItself():
+			passed++
+			continue
+		default:
+			return out
 		}
-		s.waiting = s.waiting[1:]
-		s.running[node]++
-		a.attempt++
-		a.running = true
-		a.invoke = &messages.Invoke{
-			Attempt: &messages.AttemptRef{
-				Job: s.ref.GetJob(), Epoch: s.ref.GetEpoch(), Round: s.ref.GetRound(), Task: s.ref.GetTask(),
-				Function: function, Attempt: a.attempt,
-			},
-			Node: node, Plan: s.plan, Ranges: a.ranges.message(), Seed: a.seed, Optimizer: a.optimizer,
-		}
-		out = append(out, a.invoke)
+		out = append(out, s.begin(a, function, node))
 	}
 	return out
 }
 
+// begin opens an attempt at an assignment on a node.
+func (s *step) begin(a *assignment, function uint32, node string) *attempt {
+	s.running[node]++
+	a.begun++
+	t := &attempt{lane: a.freeLane(), invoke: &messages.Invoke{
+		Attempt: &messages.AttemptRef{
+			Job: s.ref.GetJob(), Epoch: s.ref.GetEpoch(), Round: s.ref.GetRound(), Task: s.ref.GetTask(),
+			Function: function, Attempt: a.begun,
+		},
+		Node: node, Plan: s.plan, Ranges: a.ranges.message(), Seed: a.seed, Optimizer: a.optimizer,
+	}}
+	a.open = append(a.open, t)
+	return t
+}
+
 // place picks the node with the most granted slots free, but not the one where
-// the assignment has just failed if another has one.
+// the assignment has just failed if another has one. A function that failed by
+// itself, where two slots are granted, has to get another one: on the node of
+// its failure two must be free, since its host gives it the other.
 func (s *step) place(grants []*messages.SlotGrant, a *assignment) (node string, ok bool) {
-	best, avoid := 0, ""
-	if len(a.failures) > 0 {
-		avoid = a.invoke.GetNode()
+	best, avoid, needed := 0, "", 1
+	if last := len(a.failures) - 1; last >= 0 {
+		if avoid = a.failures[last].node; a.failedItself() && slots(grants) > 1 {
+			needed = 2
+		}
 	}
 	for _, g := range grants {
 		free := int(g.GetSlots()) - s.running[g.GetNode()]
-		if free <= 0 {
+		if free <= 0 || g.GetNode() == avoid && free < needed {
 			continue
 		}
 		if better := free > best || node == avoid; !ok || (better && g.GetNode() != avoid) {
@@ -94,20 +94,33 @@ func (s *step) place(grants []*messages.SlotGrant, a *assignment) (node string, 
 	return node, ok
 }
 
-// find returns the assignment whose open attempt a reference names.
-func (s *step) find(attempt *messages.AttemptRef) (*assignment, bool) {
-	if s == nil || attempt.GetJob().GetId() != s.ref.GetJob().GetId() || actorkit.CompareSteps(attempt, s.ref) != 0 ||
-		int(attempt.GetFunction()) >= len(s.work) {
-		return nil, false
+// slots is how many slots are granted.
+func slots(grants []*messages.SlotGrant) (n uint32) {
+	for _, g := range grants {
+		n += g.GetSlots()
 	}
-	a := s.work[attempt.GetFunction()]
-	return a, a.running && a.attempt == attempt.GetAttempt()
+	return n
 }
 
-// end closes the open attempt of an assignment; its slot is free again.
-func (s *step) end(a *assignment) {
-	a.running = false
-	s.running[a.invoke.GetNode()]--
+// find returns the open attempt that a reference names, and its assignment.
+func (s *step) find(ref *messages.AttemptRef) (*assignment, *attempt, bool) {
+	if s == nil || ref.GetJob().GetId() != s.ref.GetJob().GetId() || actorkit.CompareSteps(ref, s.ref) != 0 ||
+		int(ref.GetFunction()) >= len(s.work) {
+		return nil, nil, false
+	}
+	a := s.work[ref.GetFunction()]
+	for _, t := range a.open {
+		if t.invoke.GetAttempt().GetAttempt() == ref.GetAttempt() {
+			return a, t, true
+		}
+	}
+	return nil, nil, false
+}
+
+// end closes an open attempt of an assignment; its slot is free again.
+func (s *step) end(a *assignment, t *attempt) {
+	a.open = slices.DeleteFunc(a.open, func(other *attempt) bool { return other == t })
+	s.running[t.invoke.GetNode()]--
 }
 
 // again lets a function run once more, before those with higher ids.
@@ -127,13 +140,25 @@ func (s *step) answers() []*messages.Invoked {
 	return out
 }
 
-// unfinished returns the positions that no accepted answer covers.
+// unfinished returns the positions that are still to do: no accepted answer
+// covers them, and they were not dropped.
 func (s *step) unfinished() ranges {
 	var out ranges
 	for _, a := range s.work {
-		if a.answer == nil {
+		if a.answer == nil && !a.dropped {
 			out = append(out, a.ranges...)
 		}
 	}
 	return ranges(nil).union(out)
+}
+
+// dropped returns how many assignments were dropped, and their samples.
+func (s *step) dropped() (assignments int, samples uint64) {
+	for _, a := range s.work {
+		if a.dropped {
+			assignments++
+			samples += a.samples
+		}
+	}
+	return assignments, samples
 }
