@@ -20,6 +20,8 @@ type Train struct {
 	Retries         uint32        `json:"retries"`          // per assignment
 	MinFunctions    uint32        `json:"min_functions"`    // answers that a round needs
 	FunctionTimeout time.Duration `json:"function_timeout"` // of one attempt
+	Backup          bool          `json:"backup"`           // run a straggler's assignment twice
+	OnBadSamples    string        `json:"on_bad_samples"`   // fail, drop
 	Priority        int32         `json:"priority"`         // higher starts first
 }
 
@@ -39,5 +41,7 @@ func DefaultTrain() Train {
 		Retries:         3,
 		MinFunctions:    1,
 		FunctionTimeout: 30 * time.Minute,
+		Backup:          true,
+		OnBadSamples:    "fail",
 	}
 }

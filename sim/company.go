@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -29,7 +30,10 @@ type Config struct {
 	Functions fake.Config         // Sleep stays nil: time is virtual
 	Runtimes  []functions.Runtime // beside the fake one; an attempt takes Functions.Base, whatever it does
 	Data      Data
-	Log       *zap.Logger
+	// Frozen, unless nil, says for how long an attempt is frozen when it begins:
+	// until then it heeds nothing, and then it answers, wanted or not.
+	Frozen func(*messages.Invoke) time.Duration
+	Log    *zap.Logger
 }
 
 // Company is a simulated company of one node.

@@ -21,6 +21,7 @@ type Runner struct {
 	executor *host.Executor
 	runtime  *timed
 	nonce    uint64
+	frozen   func(*messages.Invoke) time.Duration
 	courses  map[string]*course // by job
 
 	Running int // attempts that run now
@@ -31,7 +32,7 @@ type Runner struct {
 var _ host.Runner = (*Runner)(nil)
 
 func newRunner(s *testkit.Sim, config Config, space plane.Space) *Runner {
-	r := &Runner{sim: s, space: space, courses: map[string]*course{}}
+	r := &Runner{sim: s, space: space, frozen: config.Frozen, courses: map[string]*course{}}
 	r.runtime = &timed{Runtime: fake.New(config.Functions), config: config.Functions}
 	r.executor = &host.Executor{
 		Runtimes: append([]functions.Runtime{r.runtime}, config.Runtimes...), Space: space, Datasets: config.Data,
@@ -56,6 +57,12 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invok
 			r.Running--
 			r.ended(inv)
 			done(answer, err)
+		}
+	}
+	if r.frozen != nil {
+		if thaws := r.frozen(inv); thaws > 0 {
+			r.sim.At(thaws+plan.Took, func() { end(answer, err) })
+			return func(error) {}
 		}
 	}
 	if !plan.Hang {

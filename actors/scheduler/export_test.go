@@ -219,6 +219,9 @@ func size(m *messages.JobSize) string {
 	for _, g := range m.GetGrants() {
 		out += fmt.Sprintf(" %s:%d", g.GetNode(), g.GetSlots())
 	}
+	if len(m.GetGone()) > 0 {
+		out += " gone=" + strings.Join(m.GetGone(), ",")
+	}
 	return out
 }
 

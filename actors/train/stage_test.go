@@ -156,9 +156,9 @@ func (f failed) Ran() time.Duration            { return time.Second }
 func (s *stage) invoker(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *messages.Invoke:
-		s.invokers[m.GetAttempt().GetFunction()] = ctx.Self()
 		same := func(told *messages.Invoke) bool { return actorkit.SameAttempt(told.GetAttempt(), m.GetAttempt()) }
 		if !slices.ContainsFunc(s.told, same) {
+			s.invokers[m.GetAttempt().GetFunction()] = ctx.Self()
 			s.told = append(s.told, m)
 		}
 	case failed:

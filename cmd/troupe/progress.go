@@ -55,6 +55,9 @@ func epochLine(r *messages.EpochRecord, epochs uint32) string {
 	if r.GetDroppedSamples() > 0 {
 		parts = append(parts, fmt.Sprintf("dropped %d", r.GetDroppedSamples()))
 	}
+	if r.GetBackups() > 0 {
+		parts = append(parts, fmt.Sprintf("backups %d", r.GetBackups()))
+	}
 	parts = append(parts, seconds(r.GetDurationS()))
 	if trouble := troubles(r.GetRetries(), r.GetLostFunctions(), r.GetRejectedResults()); trouble != "" {
 		parts = append(parts, trouble)

@@ -24,6 +24,9 @@ type trainFlags struct {
 	sparse         bool    // one round an epoch
 	shuffle        bool
 	noShuffle      bool
+	backup         bool
+	noBackup       bool
+	onBadSamples   string
 	retries        uint32
 }
 
@@ -32,6 +35,7 @@ func newTrainFlags() *trainFlags {
 	return &trainFlags{
 		epochs: d.Epochs, batch: d.BatchSize, lr: d.LR,
 		merge: d.Merge, optimizerState: d.OptimizerState, lrScale: d.LRScale, shuffle: d.Shuffle, retries: d.Retries,
+		backup: d.Backup, onBadSamples: d.OnBadSamples,
 		options: &messages.TrainOptions{
 			MinParallelism:    d.MinParallelism,
 			K:                 d.K,
@@ -72,6 +76,9 @@ func (f *trainFlags) register(set *pflag.FlagSet) {
 	set.Var(whole(&f.retries, 0, task.MaxRetries), "retries", "further attempts at an assignment that failed")
 	set.Var(whole(&o.MinFunctions, 1, task.MaxParallelism), "min-functions", "answers that a round needs")
 	set.Var(timeout(&o.FunctionTimeoutMs, "30m"), "function-timeout", "limit of one attempt")
+	set.BoolVar(&f.backup, "backup", f.backup, "run an assignment that takes much longer than the others a second time, on a free slot")
+	set.BoolVar(&f.noBackup, "no-backup", false, "run every assignment once at a time")
+	set.Var(oneOf(&f.onBadSamples, task.OnBadSamples()), "on-bad-samples", "what to do where a function fails on some samples every time: end the job, or drop them")
 	set.Var(pairs(o.Args), "arg", "argument for the function; repeat for more")
 	set.Var(pairs(o.Env), "env", "environment variable for the program; repeat for more")
 	set.StringVar(&o.Init, "init", "", "start from a model: the id of a job, or a .safetensors file")
@@ -90,7 +97,7 @@ func (f *trainFlags) chaos() *value {
 // task returns the task as typed, in set. Flags that contradict each other are
 // Invalid; the rest is for task.Resolve to check.
 func (f *trainFlags) task(function string, set *pflag.FlagSet) (*messages.TrainTask, error) {
-	for _, pair := range [][2]string{{"shuffle", "no-shuffle"}, {"K", "sparse-avg"}} {
+	for _, pair := range [][2]string{{"shuffle", "no-shuffle"}, {"backup", "no-backup"}, {"K", "sparse-avg"}} {
 		if set.Changed(pair[0]) && set.Changed(pair[1]) {
 			return nil, fault.New("run.flags", fault.Invalid, "--%s and --%s say the same thing in two ways: give one of them", pair[0], pair[1])
 		}
@@ -99,6 +106,8 @@ func (f *trainFlags) task(function string, set *pflag.FlagSet) (*messages.TrainT
 	o.Merge, o.OptimizerState, o.LrScale, o.Retries = f.merge, f.optimizerState, f.lrScale, &f.retries
 	shuffle := f.shuffle && !f.noShuffle
 	o.Shuffle = &shuffle
+	backup := f.backup && !f.noBackup
+	o.Backup, o.OnBadSamples = &backup, f.onBadSamples
 	if f.sparse {
 		o.K = -1
 	}

@@ -30,6 +30,9 @@ func OptimizerStates() []string { return []string{"keep", "reset", "average"} }
 // LRScales lists what options.lr_scale may be.
 func LRScales() []string { return []string{"none", "sqrt", "linear"} }
 
+// OnBadSamples lists what options.on_bad_samples may be.
+func OnBadSamples() []string { return []string{"fail", "drop"} }
+
 func invalid(format string, args ...any) error {
 	return fault.New("task.resolve", fault.Invalid, format, args...)
 }
@@ -129,6 +132,10 @@ func checkRounds(t *messages.TrainTask) error {
 		return invalid("retries %d: give 0 to %d", o.GetRetries(), MaxRetries)
 	case o.GetMinFunctions() < 1 || o.GetMinFunctions() > MaxParallelism:
 		return invalid("min-functions %d: give 1 to %d", o.GetMinFunctions(), MaxParallelism)
+	case !slices.Contains(OnBadSamples(), o.GetOnBadSamples()):
+		return invalid("on-bad-samples %q: give one of %s", o.GetOnBadSamples(), strings.Join(OnBadSamples(), ", "))
+	case o.GetOnBadSamples() == "drop" && o.GetRetries() == 0:
+		return invalid("on-bad-samples drop with retries 0: samples are bad once two attempts have failed at them, so give at least 1 retry")
 	case timeout < uint64(MinFunctionTimeout/time.Millisecond) || timeout > uint64(MaxFunctionTimeout/time.Millisecond):
 		return invalid("function-timeout %d ms: give %v to %v", timeout, MinFunctionTimeout, MaxFunctionTimeout)
 	}

@@ -50,9 +50,13 @@ func complete(t *messages.TrainTask, d config.Train) {
 	setDefault(&o.Seed, d.Seed)
 	setDefault(&o.MinFunctions, d.MinFunctions)
 	setDefault(&o.FunctionTimeoutMs, uint64(d.FunctionTimeout/time.Millisecond))
+	setDefault(&o.OnBadSamples, d.OnBadSamples)
 	setDefault(&o.Priority, d.Priority)
 	if o.Shuffle == nil {
 		o.Shuffle = &d.Shuffle
+	}
+	if o.Backup == nil {
+		o.Backup = &d.Backup
 	}
 	if o.Retries == nil {
 		o.Retries = &d.Retries

@@ -25,6 +25,7 @@ func TestResolveSetsEveryDefault(t *testing.T) {
 		Options: &messages.TrainOptions{
 			MinParallelism: 1, K: 16, Merge: "average", OptimizerState: "keep", ValidateEvery: 1, LrScale: "none",
 			Shuffle: proto.Bool(true), Retries: proto.Uint32(3), MinFunctions: 1, FunctionTimeoutMs: 30 * 60 * 1000,
+			Backup: proto.Bool(true), OnBadSamples: "fail",
 		},
 	}, r), "%v", r)
 }
@@ -38,6 +39,7 @@ func TestResolveKeepsWhatIsSetAndCopies(t *testing.T) {
 			Merge: "average:unweighted", OptimizerState: "reset", ValidateEvery: -1, LrScale: "sqrt", Warmup: 2,
 			Shuffle: proto.Bool(false), Seed: math.MaxUint64, Retries: proto.Uint32(0), MinFunctions: 65536,
 			FunctionTimeoutMs: 1, Chaos: &messages.ChaosPlan{Kill: 1}, Args: map[string]string{"a": ""}, Priority: -5,
+			Backup: proto.Bool(false), OnBadSamples: "fail",
 		},
 	}
 	before := proto.CloneOf(asked)
@@ -56,6 +58,7 @@ func TestDefaultsAreAllowed(t *testing.T) {
 	d := config.DefaultTrain()
 	require.Contains(t, task.Merges(), d.Merge)
 	require.Contains(t, task.OptimizerStates(), d.OptimizerState)
+	require.Contains(t, task.OnBadSamples(), d.OnBadSamples)
 }
 
 func TestResolveRefuses(t *testing.T) {
@@ -63,28 +66,32 @@ func TestResolveRefuses(t *testing.T) {
 		change func(t *messages.TrainTask, o *messages.TrainOptions)
 		says   string // the field, the value and what is allowed
 	}{
-		"no function":             {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.FunctionName = " " }, "function: no name given"},
-		"no data set":             {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Dataset = "" }, "dataset: no name given"},
-		"function not UTF-8":      {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.FunctionName = "a\xff" }, `function "a\xff"`},
-		"data set not UTF-8":      {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Dataset = "a\xff" }, `dataset "a\xff"`},
-		"too many epochs":         {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Epochs = 1_000_001 }, "epochs 1000001: give 1 to 1000000"},
-		"batch too large":         {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.BatchSize = 65537 }, "batch 65537: give 1 to 65536"},
-		"lr NaN":                  {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Lr = math.NaN() }, "lr NaN: give a finite number above 0"},
-		"lr infinite":             {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Lr = math.Inf(1) }, "lr +Inf"},
-		"lr negative":             {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Lr = -0.1 }, "lr -0.1"},
-		"N too large":             {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.DefaultParallelism = 65537 }, "parallelism 65537: give 1 to 65536"},
-		"min too large":           {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MinParallelism = 65537 }, "min-parallelism 65537"},
-		"max too large":           {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MaxParallelism = 65537 }, "max-parallelism 65537"},
-		"max below min":           {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MinParallelism, o.MaxParallelism = 4, 2 }, "max-parallelism 2 is below min-parallelism 4"},
-		"N below min":             {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.DefaultParallelism, o.MinParallelism = 2, 4 }, "parallelism 2 is below min-parallelism 4"},
-		"N above max":             {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.DefaultParallelism, o.MaxParallelism = 4, 2 }, "parallelism 4 is above max-parallelism 2"},
-		"K below -1":              {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.K = -2 }, "K -2"},
-		"unknown merge":           {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Merge = "median" }, `merge "median" does not exist: give one of average, average:unweighted`},
-		"unknown optimizer state": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.OptimizerState = "lose" }, `optimizer-state "lose" does not exist: give one of keep, reset, average`},
-		"validate every NaN":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = math.NaN() }, "validate-every NaN"},
-		"validate every infinite": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = math.Inf(1) }, "validate-every +Inf"},
-		"validate every -2":       {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = -2 }, "validate-every -2"},
-		"too many retries":        {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Retries = proto.Uint32(1001) }, "retries 1001: give 0 to 1000"},
+		"no function":                  {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.FunctionName = " " }, "function: no name given"},
+		"no data set":                  {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Dataset = "" }, "dataset: no name given"},
+		"function not UTF-8":           {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.FunctionName = "a\xff" }, `function "a\xff"`},
+		"data set not UTF-8":           {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Dataset = "a\xff" }, `dataset "a\xff"`},
+		"too many epochs":              {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Epochs = 1_000_001 }, "epochs 1000001: give 1 to 1000000"},
+		"batch too large":              {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.BatchSize = 65537 }, "batch 65537: give 1 to 65536"},
+		"lr NaN":                       {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Lr = math.NaN() }, "lr NaN: give a finite number above 0"},
+		"lr infinite":                  {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Lr = math.Inf(1) }, "lr +Inf"},
+		"lr negative":                  {func(t *messages.TrainTask, _ *messages.TrainOptions) { t.Lr = -0.1 }, "lr -0.1"},
+		"N too large":                  {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.DefaultParallelism = 65537 }, "parallelism 65537: give 1 to 65536"},
+		"min too large":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MinParallelism = 65537 }, "min-parallelism 65537"},
+		"max too large":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MaxParallelism = 65537 }, "max-parallelism 65537"},
+		"max below min":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MinParallelism, o.MaxParallelism = 4, 2 }, "max-parallelism 2 is below min-parallelism 4"},
+		"N below min":                  {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.DefaultParallelism, o.MinParallelism = 2, 4 }, "parallelism 2 is below min-parallelism 4"},
+		"N above max":                  {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.DefaultParallelism, o.MaxParallelism = 4, 2 }, "parallelism 4 is above max-parallelism 2"},
+		"K below -1":                   {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.K = -2 }, "K -2"},
+		"unknown merge":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Merge = "median" }, `merge "median" does not exist: give one of average, average:unweighted`},
+		"unknown optimizer state":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.OptimizerState = "lose" }, `optimizer-state "lose" does not exist: give one of keep, reset, average`},
+		"validate every NaN":           {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = math.NaN() }, "validate-every NaN"},
+		"validate every infinite":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = math.Inf(1) }, "validate-every +Inf"},
+		"validate every -2":            {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = -2 }, "validate-every -2"},
+		"too many retries":             {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Retries = proto.Uint32(1001) }, "retries 1001: give 0 to 1000"},
+		"unknown way with bad samples": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.OnBadSamples = "skip" }, `on-bad-samples "skip": give one of fail, drop`},
+		"samples dropped at once": {func(_ *messages.TrainTask, o *messages.TrainOptions) {
+			o.OnBadSamples, o.Retries = "drop", proto.Uint32(0)
+		}, "on-bad-samples drop with retries 0"},
 		"too many answers wanted": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MinFunctions = 65537 }, "min-functions 65537"},
 		"time-out overflows":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.FunctionTimeoutMs = math.MaxUint64 }, "function-timeout 18446744073709551615 ms: give 1ms to 720h0m0s"},
 		"argument without a name": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Args = map[string]string{"": "v"} }, `arg "=v"`},
