@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -318,4 +319,38 @@ func TestNoDamageOfAStateGoesUnnoticed(t *testing.T) {
 	_, err = c.Load(t.Context(), "other")
 	requireKind(t, fault.Corrupt, err)
 	require.ErrorContains(t, err, fmt.Sprintf("it is that of job %q, incarnation 1", id))
+}
+
+// An owner beats while it saves, and may be released meanwhile.
+func TestAClaimIsSafeForConcurrentUse(t *testing.T) {
+	stores(t, func(t *testing.T, s store.Store) {
+		c := created(t, s)
+		claim := claimed(t, c)
+		var wg sync.WaitGroup
+		last := make([]error, 4)
+		for i := range last {
+			wg.Go(func() {
+				for v := 1; last[i] == nil; v++ {
+					if i%2 == 0 {
+						last[i] = claim.Beat(t.Context())
+					} else {
+						last[i] = save(t.Context(), claim, v)
+					}
+					if i == 0 && v == 20 {
+						last[i] = claim.Release()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, err := range last {
+			requireKind(t, fault.Conflict, err)
+		}
+		state, err := c.Load(t.Context(), id)
+		require.NoError(t, err)
+		require.NotNil(t, state)
+		seen, err := c.Look(t.Context(), id)
+		require.NoError(t, err)
+		require.NotEmpty(t, seen.Beat)
+	})
 }
