@@ -109,8 +109,8 @@ type player struct {
 	catalog *job.Catalog
 	claim   *job.Claim
 	start   *job.State // what it found when it claimed
-	saves   int // tried under this claim
-	model   int // version of the model it last saved
+	saves   int        // tried under this claim
+	model   int        // version of the model it last saved
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
