@@ -67,15 +67,15 @@ type Company struct {
 	datasets *dataset.Catalog
 	models   *results
 	jobs     *Jobs
-	catalog  *job.Catalog
 	closers  []func() error  // in the order of opening
 	ctx      context.Context // ends with the company; its cause is why
 	end      context.CancelCauseFunc
 	close    func() error
 
-	mu       sync.Mutex // guards warnings, watching
+	mu       sync.Mutex // guards the rest
 	warnings []string   // that nobody has been given yet
 	watching map[*eventQueue]bool
+	resumed  map[string]uint64 // by job: the incarnation before it was resumed here
 }
 
 var _ train.Company = (*Company)(nil)
@@ -91,7 +91,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log, watching: map[*eventQueue]bool{}}
+	c := &Company{log: cfg.Log, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
@@ -122,8 +122,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.rim = actorkit.NewRim(c.system)
 	c.models = &results{catalog: model.New(bucket), rim: c.rim, dir: scratch.Folder()}
 	boot := newID()
-	c.catalog = job.New(bucket)
-	c.jobs = NewJobs(c.catalog, job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, "run", func() int64 { return c.rim.Now().UnixMilli() })
+	c.jobs = NewJobs(job.New(bucket), job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, originRun, func() int64 { return c.rim.Now().UnixMilli() })
 	c.closers = append(c.closers, c.jobs.release)
 	return c, c.spawn(cfg, policy, scratch, boot)
 }

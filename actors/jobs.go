@@ -68,7 +68,7 @@ func (c *Company) StopJob(ctx context.Context, id, reason string) error {
 // node, as JobWarned without a job.
 func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error) {
 	events := newEventQueue()
-	pid := c.system.Root.Spawn(WatcherProps(c.log, c.rim, c.tree.Journal, id, events.put))
+	pid := c.system.Root.Spawn(WatcherProps(c.log, c.rim, c.tree.Journal, id, c.after(id), events.put))
 	defer c.system.Root.Stop(pid)
 	defer c.watch(events)()
 	for {
@@ -89,6 +89,13 @@ func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.Job
 			}
 		}
 	}
+}
+
+// after returns the incarnation of a job whose events are old ones here.
+func (c *Company) after(id string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resumed[id]
 }
 
 // findFunction finds the function of a task, and has a program ready to run:

@@ -15,6 +15,9 @@ import (
 	"github.com/troupe-ml/troupe/store/job"
 )
 
+// originRun is the origin of jobs that a process runs which ends with them.
+const originRun = "run"
+
 // Jobs makes a node the owner of jobs in the store. It is safe for concurrent
 // use. A store has one of it in a process.
 type Jobs struct {
@@ -169,7 +172,10 @@ func (o *OwnedJob) Save(ctx context.Context, st *messages.JobState, open func(*m
 	if err != nil {
 		return fault.New("actors.own", fault.Invalid, "job %s: its state cannot be written: %w", o.id, err)
 	}
-	return o.claim.Save(ctx, doc, files)
+	if err := o.claim.Save(ctx, doc, files); err != nil || st.GetResult().GetPhase() != messages.Phase_PHASE_SUCCEEDED {
+		return err
+	}
+	return o.claim.Save(ctx, doc, files) // once more, so that the tensors of the state before go
 }
 
 // StoredJob is a job as the store has it.

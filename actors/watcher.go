@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -26,9 +27,13 @@ type watcher struct {
 }
 
 // WatcherProps describes an actor that calls on, from its Receive, with each
-// event of a job: in order, from the first, each once. On must not block.
-func WatcherProps(log *zap.Logger, rim actorkit.Rim, journal *actor.PID, job string, on func(*messages.JobEvent)) *actor.Props {
-	cursor := &messages.WatchJob{JobId: job} // outlives a restart
+// event of a job: in order, each once, of the incarnations after one (0: of
+// all). On must not block.
+func WatcherProps(log *zap.Logger, rim actorkit.Rim, journal *actor.PID, job string, after uint64, on func(*messages.JobEvent)) *actor.Props {
+	cursor := &messages.WatchJob{JobId: job, AfterIncarnation: after, AfterSeq: math.MaxUint64} // outlives a restart
+	if after == 0 {
+		cursor.AfterSeq = 0
+	}
 	return actor.PropsFromProducer(func() actor.Actor {
 		return &watcher{log: log, rim: rim, journal: journal, cursor: cursor, on: on}
 	}, actor.WithReceiverMiddleware(actorkit.Guard))

@@ -16,6 +16,9 @@ type company interface {
 	// StartJob submits a resolved task. Errors: Invalid, NotFound (function or
 	// data set), Unavailable, Corrupt.
 	StartJob(ctx context.Context, task *messages.TrainTask) (actors.Submission, error)
+	// ResumeJob goes on with a job of the store. Errors: NotFound, Conflict (it
+	// runs), Corrupt, Unavailable.
+	ResumeJob(ctx context.Context, id string, task *messages.TrainTask) (actors.Submission, error)
 	// WatchJob calls on with every event of a job, in order and one at a time,
 	// and returns when the job has ended.
 	WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error)

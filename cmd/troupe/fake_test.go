@@ -56,6 +56,11 @@ func (c *fakeCompany) StartJob(ctx context.Context, t *messages.TrainTask) (acto
 	return actors.Submission{ID: "01job", Warnings: c.warnings}, ctx.Err()
 }
 
+func (c *fakeCompany) ResumeJob(ctx context.Context, id string, t *messages.TrainTask) (actors.Submission, error) {
+	c.task = t
+	return actors.Submission{ID: id, Warnings: c.warnings}, ctx.Err()
+}
+
 func (c *fakeCompany) WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error) {
 	for _, e := range c.events {
 		on(e)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -23,6 +25,13 @@ func (s *session) train(asked *messages.TrainTask, flags *nodeFlags) (err error)
 	if err != nil {
 		return err
 	}
+	return s.follow(t, node, flags, func(ctx context.Context, c company) (actors.Submission, error) {
+		return c.StartJob(ctx, t)
+	})
+}
+
+// follow starts a node, has it begin a job, and watches that to its end.
+func (s *session) follow(t *messages.TrainTask, node config.Node, flags *nodeFlags, begin func(context.Context, company) (actors.Submission, error)) (err error) {
 	ctx, release := s.untilSignal()
 	defer release()
 	c, err := s.start(newLog(s.screen, flags.verbose), node)
@@ -30,11 +39,11 @@ func (s *session) train(asked *messages.TrainTask, flags *nodeFlags) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	id, warnings, err := s.submit(ctx, c, t)
+	id, warned, err := s.submit(ctx, c, t, begin)
 	if err != nil {
 		return err
 	}
-	result, err := s.watch(ctx, c, id, warnings, t, flags)
+	result, err := s.watch(ctx, c, id, warned, t, flags)
 	if err != nil {
 		return err
 	}
@@ -47,9 +56,9 @@ func (s *session) train(asked *messages.TrainTask, flags *nodeFlags) (err error)
 	return &endedError{id: id, phase: result.GetPhase(), reason: wire.Error(result.GetFailure())}
 }
 
-// submit hands the task to the company, unless a signal has come.
-func (s *session) submit(ctx context.Context, c company, t *messages.TrainTask) (id string, warned warnings, err error) {
-	sub, err := c.StartJob(ctx, t)
+// submit hands the job to the company, unless a signal has come.
+func (s *session) submit(ctx context.Context, c company, t *messages.TrainTask, begin func(context.Context, company) (actors.Submission, error)) (id string, warned warnings, err error) {
+	sub, err := begin(ctx, c)
 	if ctx.Err() != nil && err != nil {
 		return "", nil, &endedError{phase: messages.Phase_PHASE_STOPPED}
 	}
@@ -87,6 +96,9 @@ func (s *session) watch(ctx context.Context, c company, id string, warned warnin
 	result, err := c.WatchJob(watching, id, func(e *messages.JobEvent) {
 		if w := e.GetWarned(); w != nil {
 			s.warn(warned, w.GetText())
+		}
+		if at := e.GetStarted(); e.GetJob().GetIncarnation() > 1 && at != nil {
+			fmt.Fprintf(s.screen, "job %s %s\n", id, resumedAt(at))
 		}
 		shown.show(e)
 	})

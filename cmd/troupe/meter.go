@@ -34,6 +34,10 @@ func (m *meter) add(e *messages.JobEvent, now time.Time) {
 		m.phase = "starting"
 		m.samples = what.Started.GetTrainSamples()
 		m.n = what.Started.GetParallelism()
+		if epoch := what.Started.GetEpoch(); epoch > 0 { // it goes on
+			m.epoch, m.round = epoch, what.Started.GetRound()
+			m.done = uint64(epoch-1) * m.samples // of its own epoch, the next round says
+		}
 	case *messages.JobEvent_EpochStarted:
 		m.phase = ""
 		m.epoch, m.round, m.n = what.EpochStarted.GetEpoch(), 0, what.EpochStarted.GetParallelism()

@@ -36,6 +36,13 @@ func (f *nodeFlags) register(set *pflag.FlagSet) {
 	set.CountVarP(&f.verbose, "verbose", "v", "log what happens; -vv: in detail")
 }
 
+// registerAll adds what describes a node that may run any function.
+func (f *nodeFlags) registerAll(set *pflag.FlagSet) {
+	f.registerPython(set)
+	set.Var(whole(&f.threads, 1, config.MaxThreads), "threads", "threads of one function (default: cores/slots)")
+	f.register(set)
+}
+
 // registerPython adds the flags about the workers of Python programs.
 func (f *nodeFlags) registerPython(set *pflag.FlagSet) {
 	set.StringVar(&f.python, "python", "", "interpreter for programs (default: $TROUPE_PYTHON, or the first one found that has torch)")

@@ -1,0 +1,142 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/job"
+)
+
+// ownerSilence is for how long an owner that gives no sign of life is waited
+// for: one that lives gives several in that time.
+const ownerSilence = 10 * time.Second
+
+// lastJob is what people call the newest job of this store that run began.
+const lastJob = "last"
+
+// FindJob reads a job of the store at url: by its id, or for "last" the newest
+// that run began. NotFound; Corrupt, where none of its states is whole;
+// Invalid (url); Unavailable.
+func FindJob(ctx context.Context, url, id string) (*StoredJob, error) {
+	bucket, err := store.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer bucket.Close()
+	catalog := job.New(bucket)
+	if id != lastJob {
+		return LoadJob(ctx, catalog, id)
+	}
+	ids, err := catalog.IDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Backward(ids) {
+		stored, err := LoadJob(ctx, catalog, id)
+		switch {
+		case fault.KindOf(err) == fault.NotFound: // a folder of another kind
+		case err != nil:
+			return nil, err
+		case stored.Origin == originRun:
+			return stored, nil
+		}
+	}
+	return nil, fault.New("actors.find", fault.NotFound, "no job was begun by run in %s: give --store, or the id of a job", bucket.URL(""))
+}
+
+// Resumed returns the task of a job that goes on with n functions, or for 0
+// with as many as it had. Where they are for the scheduler to choose, no more
+// than there are slots.
+func (j *StoredJob) Resumed(n uint32, slots int) *messages.TrainTask {
+	t := proto.CloneOf(j.Task)
+	had := j.State.GetParallelism()
+	switch {
+	case n > 0:
+		t.Options.DefaultParallelism = n
+	case had > 0 && t.GetOptions().GetStaticParallelism():
+		t.Options.DefaultParallelism = had
+	case had > 0:
+		t.Options.DefaultParallelism = max(min(had, uint32(slots)), t.GetOptions().GetMinParallelism())
+	}
+	return t
+}
+
+// ResumeJob goes on with a job of the store that has stopped, failed or lost
+// its process, under its next incarnation; task is the stored one, but for
+// default_parallelism. It may wait for an owner that gives no sign of life.
+// Errors: NotFound (the job, or what it needs), Conflict (it runs, naming
+// where), Corrupt (none of its states is whole), Unavailable.
+func (c *Company) ResumeJob(ctx context.Context, id string, task *messages.TrainTask) (Submission, error) {
+	if err := c.findAgain(ctx, task); err != nil {
+		return Submission{}, err
+	}
+	if err := c.probeStore(ctx); err != nil {
+		return Submission{}, err
+	}
+	owned, err := c.own(ctx, id)
+	if err != nil {
+		return Submission{}, err
+	}
+	before := owned.Incarnation() - 1
+	c.mu.Lock()
+	c.resumed[id] = before
+	c.mu.Unlock()
+	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.ResumeJob{
+		Key: newID(), JobId: id, Task: task, AfterIncarnation: before,
+	})
+	if err != nil {
+		return Submission{}, err
+	}
+	return Submission{ID: id, Warnings: slices.Concat(c.takeWarnings(), reply.GetWarnings())}, wire.Error(reply.GetFailure())
+}
+
+// findAgain finds the function and the data of a task that was submitted
+// before, as they were then.
+func (c *Company) findAgain(ctx context.Context, t *messages.TrainTask) error {
+	name, version := t.GetFunctionName(), t.GetFunctionVersion()
+	switch {
+	case version != "":
+		if err := c.programs.ready(ctx, name, version, t.GetOptions().GetEnv()); err != nil {
+			return err
+		}
+	case !c.native.Has(name):
+		return fault.New("actors.resume", fault.NotFound, "there is no function %q in this program, which the job needs; there are %q", name, c.native.Names())
+	}
+	_, err := c.datasets.Get(ctx, t.GetDatasetName(), t.GetDatasetDigest())
+	return err
+}
+
+// own makes this node the owner of a job, as soon as nobody else is.
+func (c *Company) own(ctx context.Context, id string) (*OwnedJob, error) {
+	var seen job.Sighting
+	var since time.Time
+	for {
+		var stale job.Sighting
+		if !since.IsZero() && c.rim.Now().Sub(since) >= ownerSilence {
+			stale = seen
+		}
+		owned, now, err := c.jobs.claimFor(ctx, id, stale)
+		switch {
+		case fault.KindOf(err) != fault.Conflict || now == job.Sighting{}:
+			return owned, err
+		case since.IsZero():
+			seen, since = now, c.rim.Now()
+			c.warn(fmt.Sprintf("job %s: waiting up to %v to see whether its owner, %s (pid %d), lives", id, ownerSilence, seen.Owner.Node, seen.Owner.PID))
+		case now != seen:
+			return nil, err // it does
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fault.New("actors.resume", fault.Unavailable, "job %s: %w", id, context.Cause(ctx))
+		case <-time.After(askAgain):
+		}
+	}
+}
