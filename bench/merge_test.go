@@ -56,12 +56,11 @@ func benchmarkMerge(b *testing.B, space plane.Space, n, elements int) {
 
 // merge does what a job does with the answers of a round.
 func merge(b *testing.B, space plane.Space, answers []tensor.Answer) {
-	m, err := tensor.NewMerge(len(answers), answers)
+	m, err := tensor.NewMerge(tensor.Plan{Functions: len(answers), Answers: answers})
 	require.NoError(b, err)
 	draft, err := space.Create("merged", m.Size())
 	require.NoError(b, err)
-	_, err = m.WriteTo(draft)
-	require.NoError(b, err)
+	require.NoError(b, m.Write(draft, nil))
 	_, err = draft.Seal()
 	require.NoError(b, err)
 	require.NoError(b, space.Remove("merged"))

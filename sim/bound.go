@@ -49,6 +49,7 @@ func (r *Runner) ended(inv *messages.Invoke) {
 //   - 2N optimizer states, in and out, and again one more for each such attempt
 //   - 2 reference models, the new one and the old one; more of the first for
 //     each attempt beyond the first at it, until there is a merged one
+//   - 1 momentum of the outer optimizer, and while a merge runs the new one
 //   - whatever attempts of earlier rounds still write that have yet to end
 //
 // It is to be called between two moments of virtual time, when no merge runs:
@@ -70,7 +71,7 @@ func (c *Company) CheckScratch() error {
 		if held.Merged == 0 {
 			first = at.inits
 		}
-		if held.Answers > runs+late || held.Optimizers > n+runs+late || held.First > first+late || held.Merged > 1 {
+		if held.Answers > runs+late || held.Optimizers > n+runs+late || held.First > first+late || held.Merged > 1 || held.Momentum > 1 {
 			return fmt.Errorf("job %s has %+v in scratch; N is %d, %d attempts of this round have begun and %d of earlier ones run: %v",
 				id, held, n, runs, late, c.Space.List(id+"/"))
 		}

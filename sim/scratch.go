@@ -20,6 +20,7 @@ type Held struct {
 	Optimizers int // states, of functions and merged ones
 	First      int // models that an init gave back
 	Merged     int // reference models
+	Momentum   int // states of the outer optimizer
 }
 
 var _ plane.Space = (*Scratch)(nil)
@@ -74,6 +75,8 @@ func (s *Scratch) account(key string) *int {
 	switch {
 	case strings.Contains(rest, "optimizer"):
 		return &h.Optimizers
+	case strings.Contains(rest, "momentum"):
+		return &h.Momentum
 	case strings.HasPrefix(rest, "merged/"):
 		return &h.Merged
 	case strings.HasPrefix(rest, "0-0-"): // epoch and round of an init

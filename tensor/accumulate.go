@@ -81,23 +81,13 @@ func addTo(acc, src []float64) {
 	}
 }
 
-// divide divides acc by total and returns the first index whose quotient is
-// not finite once it is a d, or -1.
-func divide(acc []float64, total float64, d DType) int {
+// unfit returns the index of the first value that is not finite once it is a d,
+// or -1.
+func unfit(values []float64, d DType) int {
 	limit := maxFinite(d)
-	bad := false
-	for i, x := range acc {
-		x /= total
-		acc[i] = x
+	for i, x := range values {
 		if !(math.Abs(x) <= limit) {
-			bad = true
-		}
-	}
-	if bad {
-		for i, x := range acc {
-			if !(math.Abs(x) <= limit) {
-				return i
-			}
+			return i
 		}
 	}
 	return -1

@@ -50,6 +50,43 @@ func BenchmarkAverage(b *testing.B) {
 	}
 }
 
+// BenchmarkStrategies is BenchmarkAverage for the other ways to merge.
+func BenchmarkStrategies(b *testing.B) {
+	for _, c := range []struct {
+		text string
+		clip float64
+		n    int
+	}{{"average", 0, 4}, {"average", 1, 4}, {"nesterov", 0, 4}, {"trimmed-mean", 0, 4}, {"median", 0, 4}, {"median", 0, 64}} {
+		b.Run(fmt.Sprintf("%s/clip=%v/n=%d", c.text, c.clip, c.n), func(b *testing.B) {
+			const elements = 1 << 20
+			rnd := rand.New(rand.NewPCG(1, 2))
+			file := func() tensor.Source {
+				values := make([]float32, elements)
+				for i := range values {
+					values[i] = float32(rnd.NormFloat64())
+				}
+				return source(encodeFile(b, tensor.StateDict{tensor.NewFloat32("w", []int64{elements}, values)}))
+			}
+			strategy, err := tensor.ParseStrategy(c.text)
+			require.NoError(b, err)
+			plan := tensor.Plan{Functions: c.n, Strategy: strategy, Clip: c.clip, Reference: file()}
+			if strategy.Kind == tensor.Nesterov {
+				plan.Momentum = file()
+			}
+			for i := range c.n {
+				plan.Answers = append(plan.Answers, tensor.Answer{Function: i, Weight: float64(i%7 + 1), Source: file()})
+			}
+			b.SetBytes(plan.Reference.Size * int64(c.n))
+			b.ReportAllocs()
+			for b.Loop() {
+				m, err := tensor.NewMerge(plan)
+				require.NoError(b, err)
+				require.NoError(b, m.Write(io.Discard, io.Discard))
+			}
+		})
+	}
+}
+
 // BenchmarkCheck says how many MB of an answer a second are checked.
 func BenchmarkCheck(b *testing.B) {
 	file := encodeFile(b, tensor.StateDict{tensor.NewFloat32("w", []int64{4 << 20}, make([]float32, 4<<20))})

@@ -44,7 +44,7 @@ func (c *Checker) Check(reference, answer Source) error {
 	if reason := difference(want, have); reason != "" {
 		return fault.New(checkOp, fault.Rejected, "%s", reason)
 	}
-	size, _ := have.extent()
+	size, _ := have.extent(windowBytes)
 	buf := make([]byte, size)
 	limits := map[int]float64{} // by entry, of the tensors that went above 2^63
 	return have.windows(func(w window) error {

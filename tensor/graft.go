@@ -7,7 +7,8 @@ import (
 )
 
 // Graft writes a state dict that looks like base (names, order, dtypes, shapes)
-// and has the values of scion: a model that training goes on from. Where the
+// and has the values of scion: a model that training goes on from. The metadata
+// are base's. Where the
 // two differ in names or specs it is Invalid, naming the first tensor that
 // does; with partial such tensors keep base's values instead, and only a scion
 // of which nothing fits is Invalid. Corrupt: one of the two is no state dict.
@@ -24,7 +25,7 @@ func Graft(w io.Writer, base, scion Source, partial bool) error {
 	if err != nil {
 		return err
 	}
-	layout, err := NewLayout(target.Specs())
+	layout, err := target.Rewritten()
 	if err != nil {
 		return err
 	}

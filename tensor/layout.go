@@ -39,9 +39,15 @@ type Entry struct {
 // of narrower elements may be unaligned. Shapes are shared with the specs.
 // Invalid, naming the tensor: bad or repeated names, no dtype, a size that
 // overflows.
-func NewLayout(specs []Spec) (*Layout, error) {
+func NewLayout(specs []Spec) (*Layout, error) { return newLayout(specs, nil) }
+
+// Rewritten returns the layout of a file that we write for the tensors of l,
+// with its metadata, which are shared.
+func (l *Layout) Rewritten() (*Layout, error) { return newLayout(l.Specs(), l.Metadata) }
+
+func newLayout(specs []Spec, metadata map[string]string) (*Layout, error) {
 	const op = "tensor.layout"
-	l := &Layout{Entries: make([]Entry, len(specs))}
+	l := &Layout{Entries: make([]Entry, len(specs)), Metadata: metadata}
 	seen := make(map[string]struct{}, len(specs))
 	var end int64 // from DataStart
 	for i, s := range specs {
@@ -59,7 +65,7 @@ func NewLayout(specs []Spec) (*Layout, error) {
 		l.Entries[i] = Entry{s, end}
 		end += s.Bytes()
 	}
-	l.header = encodeHeader(l.Entries)
+	l.header = encodeHeader(l.Entries, metadata)
 	if len(l.header)-8 > maxHeader {
 		return nil, fault.New(op, fault.Invalid, "the header of %d tensors takes %d bytes, limit %d", len(specs), len(l.header), maxHeader)
 	}
@@ -101,18 +107,23 @@ func (l *Layout) WriteHeader(w io.Writer) error {
 }
 
 // encodeHeader returns length, JSON and padding, for entries whose offsets
-// count from the data's start.
-func encodeHeader(entries []Entry) []byte {
+// count from the data's start. Metadata, if any, come first, by ascending keys.
+func encodeHeader(entries []Entry, metadata map[string]string) []byte {
 	b := bytes.NewBuffer(make([]byte, 8, 8+96*len(entries)+dataAlign))
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
-	put := func(v any) { // cannot fail: strings and integers
+	put := func(v any) { // cannot fail: strings, maps of them, and integers
 		_ = enc.Encode(v)
 		b.Truncate(b.Len() - 1) // the encoder ends each value with a newline
 	}
 	b.WriteByte('{')
+	if len(metadata) > 0 {
+		put(metadataKey)
+		b.WriteByte(':')
+		put(metadata)
+	}
 	for i, e := range entries {
-		if i > 0 {
+		if i > 0 || len(metadata) > 0 {
 			b.WriteByte(',')
 		}
 		shape := e.Shape

@@ -14,259 +14,258 @@ const mergeOp = "tensor.merge"
 // Answer is what one function of a round gave back.
 type Answer struct {
 	Function int     // id in [0, n)
-	Weight   float64 // samples it consumed, > 0; all 1 for an unweighted mean
+	Weight   float64 // samples it consumed, > 0
 	Source   Source
 }
 
-// Average writes the merge of a round's answers; see Merge.
+// Plan says how the answers of a round become one model. Readers have to be
+// readable until the merge is written.
+type Plan struct {
+	Functions int // N; ids are in [0, N)
+	Answers   []Answer
+	Strategy  Strategy
+	// Clip is the most that the L2 norm of an answer's change may be, over its
+	// parameters; what has changed more is scaled down. 0: no limit.
+	Clip float64
+	// Reference is the model that the answers began from, whose metadata the merge
+	// keeps, and with them the names of its buffers. Without a reader the merge has
+	// no metadata, and neither Clip nor Nesterov is possible.
+	Reference Source
+	// Momentum is what Nesterov wrote beside the reference; no reader: none yet.
+	Momentum Source
+}
+
+// Average writes the mean of a round's answers, weighted by their Weight.
 func Average(w io.Writer, n int, answers []Answer) error {
-	m, err := NewMerge(n, answers)
+	m, err := NewMerge(Plan{Functions: n, Answers: answers})
 	if err != nil {
 		return err
 	}
-	_, err = m.WriteTo(w)
-	return err
+	return m.Write(w, nil)
 }
 
 // Merge is the merge of a round's answers, as a safetensors file: of each float
-// the mean weighted by Weight, of each integer and bool the maximum; names,
+// what the strategy makes of them, of each integer and bool the maximum; names,
 // order, dtypes and shapes are those of the answers.
 //
-// The mean is computed in float64 along a fixed binary tree over the function
-// ids [0, n) (see step), from which missing ids are simply absent, and rounded
-// once: the result depends on the set of answers only, not on their order. Any
-// number of copies of one answer gives its f16, bf16 and f32 values bit for
-// bit, -0 and subnormals included, whatever the weights.
+//   - Mean: along a fixed tree, see mean.
+//   - Nesterov: that mean, and for parameters a step on from it, see nesterov.
+//   - TrimmedMean, Median: each element by itself, unweighted, see ordered.
 //
-// Memory is a window of 128 KiB and its sums, O(log n), whatever the model,
-// plus the header of one answer. Readers are read from the calling goroutine.
+// All computing is in float64 and rounded once: the result depends on the set
+// of answers only, not on their order. Any number of copies of one answer gives
+// its f16, bf16 and f32 values bit for bit (where nothing steps on from the
+// mean), subnormals included.
+//
+// With Clip each answer is first made shorter by itself and rounded to its
+// types, as if the function had answered that; see clipper.
+//
+// Memory is a few windows of 128 KiB and the strategy's sums, whatever the
+// model, plus the header of one answer. Readers are read from the calling
+// goroutine.
 type Merge struct {
 	answers []Answer // by function id
 	starts  []int64  // DataStart of each answer
-	weights []float64
-	total   float64 // of the weights, added along the tree
-	layout  *Layout // of the first answer
+	layout  *Layout  // of the first answer
 	result  *Layout
-	steps   []step
+	window  int64 // bytes that a window has at most
+	combine combiner
+	clip    *clipper  // nil: none
+	outer   *nesterov // nil: none
 
-	sums [][]float64 // of a window's floats
-	raw  []byte      // a window of one answer
-	out  []byte      // a window of the result
+	raw []byte // a window of one answer
+	out []byte // a window of the result
 }
 
-var _ io.WriterTo = (*Merge)(nil)
+// combiner is what strategies differ in.
+type combiner interface {
+	// combine returns one window's floats, by segment.at, before rounding; the
+	// maxima of integers and bools it leaves in m.out. Floats that are not finite
+	// in any answer are not finite in the result.
+	combine(m *Merge, win window) ([]float64, error)
+}
 
-// NewMerge reads the headers of the answers, which have to be readable until
-// the merge is written. Rejected, naming the function and tensor: no answers at
-// all, a weight that is not positive and finite, answers that differ in their
-// specs or break the format. Invalid: n < 1, an id outside [0, n) or given twice.
-func NewMerge(n int, answers []Answer) (*Merge, error) {
-	answers = slices.Clone(answers)
+// NewMerge reads the headers of the answers. Rejected, naming the function and
+// tensor: no answers at all, a weight that is not positive and finite, answers
+// that differ in their specs or break the format. Invalid: N < 1, an id outside
+// [0, N) or given twice, a reference that is missing or that the answers differ
+// from, or a momentum that is not of this model. Corrupt: metadata that name no buffers.
+func NewMerge(p Plan) (*Merge, error) {
+	answers := slices.Clone(p.Answers)
 	slices.SortFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Function, b.Function) })
-	if err := checkAnswers(n, answers); err != nil {
+	if p.Strategy.Unweighted {
+		for i := range answers {
+			answers[i].Weight = 1
+		}
+	}
+	if err := checkAnswers(p.Functions, answers); err != nil {
 		return nil, err
 	}
-	m := &Merge{answers: answers, weights: scaledWeights(answers)}
-	err := m.readLayouts()
+	m := &Merge{answers: answers, window: windowBytes}
+	if err := m.readLayouts(); err != nil {
+		return nil, err
+	}
+	reference, err := m.readReference(p)
 	if err != nil {
 		return nil, err
 	}
-	if m.result, err = NewLayout(m.layout.Specs()); err != nil {
+	if m.result, err = reference.Rewritten(); err != nil {
 		return nil, err
 	}
-	ids := make([]int, len(answers))
-	for i, a := range answers {
-		ids[i] = a.Function
+	inOrder := p.Strategy.Kind == TrimmedMean || p.Strategy.Kind == Median
+	if inOrder {
+		m.window = orderedWindow(len(answers))
 	}
-	var depth int
-	m.steps, depth = plan(n, ids)
-	m.total = m.addWeights(depth)
-	size, floats := m.layout.extent()
+	size, floats := m.layout.extent(m.window)
 	m.raw, m.out = make([]byte, size), make([]byte, size)
-	all := make([]float64, depth*floats)
-	m.sums = make([][]float64, depth)
-	for i := range m.sums {
-		m.sums[i] = all[i*floats : (i+1)*floats]
+	if inOrder {
+		m.combine = newOrdered(p.Strategy, len(answers), floats)
+	} else {
+		m.combine = newMean(p.Functions, answers, floats)
 	}
-	return m, nil
+	return m, m.useReference(p, reference, floats)
 }
 
-// Size returns how many bytes WriteTo writes.
+// readReference returns the layout whose metadata count.
+func (m *Merge) readReference(p Plan) (*Layout, error) {
+	if p.Reference.R == nil {
+		if p.Clip > 0 || p.Strategy.Kind == Nesterov {
+			return nil, fault.New(mergeOp, fault.Invalid, "a merge that clips or steps on needs the model that the answers began from")
+		}
+		return NewLayout(m.layout.Specs())
+	}
+	reference, err := m.layout.like(p.Reference)
+	if err != nil {
+		return nil, fault.New(mergeOp, fault.KindOf(err), "reference model: %w", err)
+	}
+	if reason := difference(reference, m.layout); reason != "" {
+		return nil, fault.New(mergeOp, fault.Invalid, "the answers are not of the reference model: %s", reason)
+	}
+	return reference, nil
+}
+
+// useReference makes what works with the reference model.
+func (m *Merge) useReference(p Plan, layout *Layout, floats int) error {
+	parameters, err := layout.parameters()
+	if err != nil {
+		return fault.New(mergeOp, fault.KindOf(err), "reference model: %w", err)
+	}
+	ref := newReference(p.Reference, layout, parameters, len(m.raw), floats)
+	if p.Clip > 0 {
+		m.clip = newClipper(ref, p.Clip, len(m.answers))
+	}
+	if p.Strategy.Kind == Nesterov {
+		m.outer, err = newNesterov(ref, p.Strategy, p.Momentum)
+	}
+	return err
+}
+
+// Size returns the bytes of the merged model.
 func (m *Merge) Size() int64 { return m.result.Size() }
 
-// WriteTo writes the file. Rejected, naming the function and tensor: a NaN or an
-// infinity. On an error w may hold a part of the file.
-func (m *Merge) WriteTo(w io.Writer) (int64, error) {
-	if err := m.result.WriteHeader(w); err != nil {
-		return 0, err
+// MomentumSize returns the bytes of the new momentum, 0 where the strategy has
+// none.
+func (m *Merge) MomentumSize() int64 {
+	if m.outer == nil {
+		return 0
 	}
-	written := m.result.DataStart
-	err := m.layout.windows(func(win window) error {
+	return m.outer.layout.Size()
+}
+
+// Write writes the merged model and, for strategies that have one, the new
+// momentum, which else is not touched. Rejected, naming the function and
+// tensor: a NaN or an infinity. On an error both may hold a part of their file.
+func (m *Merge) Write(model, momentum io.Writer) error {
+	if m.clip != nil {
+		if err := m.clip.measure(m); err != nil {
+			return err
+		}
+	}
+	if err := m.result.WriteHeader(model); err != nil {
+		return err
+	}
+	if m.outer != nil {
+		if err := m.outer.begin(momentum); err != nil {
+			return err
+		}
+	}
+	return m.layout.windowsOf(m.window, func(win window) error {
 		if err := m.merge(win); err != nil {
 			return err
 		}
-		if _, err := w.Write(m.out[:win.bytes]); err != nil {
+		if _, err := model.Write(m.out[:win.bytes]); err != nil {
 			return writeFailed("the merge", err)
 		}
-		written += win.bytes
 		return nil
 	})
-	return written, err
-}
-
-// checkAnswers looks at everything but the files; answers ascend by id.
-func checkAnswers(n int, answers []Answer) error {
-	if n < 1 {
-		return fault.New(mergeOp, fault.Invalid, "%d functions cannot be merged", n)
-	}
-	if len(answers) == 0 {
-		return fault.New(mergeOp, fault.Rejected, "none of %d functions gave an answer", n)
-	}
-	for i, a := range answers {
-		switch {
-		case a.Function < 0 || a.Function >= n:
-			return fault.New(mergeOp, fault.Invalid, "function %d not in [0, %d)", a.Function, n)
-		case i > 0 && answers[i-1].Function == a.Function:
-			return fault.New(mergeOp, fault.Invalid, "function %d answers twice", a.Function)
-		case !(a.Weight > 0) || math.IsInf(a.Weight, 1):
-			return fault.New(mergeOp, fault.Rejected, "function %d: weight %v is not a positive number of samples", a.Function, a.Weight)
-		}
-	}
-	return nil
-}
-
-// scaledWeights returns the weights times the power of two that brings their
-// sum to at most 1/2: exact, it cancels in the mean, and no sum overflows.
-func scaledWeights(answers []Answer) []float64 {
-	largest := 0.0
-	for _, a := range answers {
-		largest = max(largest, a.Weight)
-	}
-	_, exp := math.Frexp(largest) // every weight < 2^exp
-	_, more := math.Frexp(float64(len(answers)))
-	weights := make([]float64, len(answers))
-	for i, a := range answers {
-		weights[i] = math.Ldexp(a.Weight, -exp-more-1)
-	}
-	return weights
-}
-
-func (m *Merge) addWeights(depth int) float64 {
-	sums := make([]float64, depth)
-	for _, s := range m.steps {
-		switch s.op {
-		case stepSet:
-			sums[s.sum] = m.weights[s.arg]
-		case stepAdd:
-			sums[s.sum] += m.weights[s.arg]
-		case stepFold:
-			sums[s.sum] += sums[s.sum+1]
-		}
-	}
-	return sums[0]
-}
-
-// readLayouts reads the header of the first answer and compares those of the
-// others with it: byte by byte, and only where that differs by meaning.
-func (m *Merge) readLayouts() error {
-	m.starts = make([]int64, len(m.answers))
-	var header []byte
-	for i, a := range m.answers {
-		if i > 0 {
-			same, err := m.layout.heads(a.Source, header)
-			if err != nil {
-				return m.rejected(i, err)
-			}
-			if same {
-				m.starts[i] = m.layout.DataStart
-				continue
-			}
-		}
-		l, err := ReadLayout(a.Source.R, a.Source.Size)
-		if err != nil {
-			return m.rejected(i, err)
-		}
-		if i == 0 {
-			m.layout, header = l, make([]byte, len(l.header))
-		}
-		if reason := difference(m.layout, l); reason != "" {
-			return fault.New(mergeOp, fault.Rejected, "function %d: %s", a.Function, reason)
-		}
-		m.starts[i] = l.DataStart
-	}
-	return nil
-}
-
-// rejected wraps an error of the file of answer i: a broken file is a rejected
-// answer, a failing reader is not.
-func (m *Merge) rejected(i int, err error) error {
-	return fault.New(mergeOp, rejectedKind(err), "function %d: %w", m.answers[i].Function, err)
 }
 
 // merge leaves one window of the result in m.out.
 func (m *Merge) merge(win window) error {
-	for i, s := range m.steps {
-		if s.op == stepFold {
-			m.fold(win, s.sum)
-			continue
+	values, err := m.combine.combine(m, win)
+	if err != nil {
+		return err
+	}
+	for _, seg := range win.segments { // before anything steps on: it would hide whose fault it is
+		if seg.dtype.IsFloat() {
+			if bad := unfit(values[seg.at:seg.at+seg.n], seg.dtype); bad >= 0 {
+				return m.blame(win, seg, bad)
+			}
 		}
-		raw, err := win.read(m.raw, m.answers[s.arg].Source.R, m.starts[s.arg])
-		if err != nil {
-			return m.rejected(s.arg, err)
+	}
+	if m.outer != nil {
+		if err := m.outer.step(win, values); err != nil {
+			return err
 		}
-		m.add(win, s, raw, i == 0)
 	}
 	for _, seg := range win.segments {
-		if !seg.dtype.IsFloat() {
-			continue
+		if seg.dtype.IsFloat() {
+			encode(m.out[seg.lo:seg.hi], values[seg.at:seg.at+seg.n], seg.dtype)
 		}
-		mean := m.sums[0][seg.at : seg.at+seg.n]
-		if bad := divide(mean, m.total, seg.dtype); bad >= 0 {
-			return m.blame(win, seg, bad)
-		}
-		encode(m.out[seg.lo:seg.hi], mean, seg.dtype)
 	}
 	return nil
 }
 
-// add brings one answer's window into the sums, and into the maxima in m.out.
-func (m *Merge) add(win window, s step, raw []byte, first bool) {
-	sum, weight := m.sums[s.sum], m.weights[s.arg]
-	for _, seg := range win.segments {
-		src := raw[seg.lo:seg.hi]
-		switch {
-		case !seg.dtype.IsFloat() && first:
-			copy(m.out[seg.lo:seg.hi], src)
-		case !seg.dtype.IsFloat():
-			maxInto(m.out[seg.lo:seg.hi], src, seg.dtype)
-		case s.op == stepSet:
-			setScaled(sum[seg.at:seg.at+seg.n], src, seg.dtype, weight)
-		default:
-			addScaled(sum[seg.at:seg.at+seg.n], src, seg.dtype, weight)
-		}
+// read returns a window of answer i as the merge takes it. It is valid until
+// the next call.
+func (m *Merge) read(win window, i int) ([]byte, error) {
+	raw, err := m.readAsGiven(win, i)
+	if err == nil && m.clip != nil {
+		err = m.clip.apply(win, raw, i)
 	}
+	return raw, err
 }
 
-func (m *Merge) fold(win window, sum int) {
-	floats := 0
+func (m *Merge) readAsGiven(win window, i int) ([]byte, error) {
+	raw, err := win.read(m.raw, m.answers[i].Source.R, m.starts[i])
+	if err != nil {
+		return nil, m.rejected(i, err)
+	}
+	return raw, nil
+}
+
+// takeMaxima brings one answer's integers and bools into m.out.
+func (m *Merge) takeMaxima(win window, raw []byte, first bool) {
 	for _, seg := range win.segments {
-		if seg.dtype.IsFloat() {
-			floats = seg.at + seg.n
+		switch {
+		case seg.dtype.IsFloat():
+		case first:
+			copy(m.out[seg.lo:seg.hi], raw[seg.lo:seg.hi])
+		default:
+			maxInto(m.out[seg.lo:seg.hi], raw[seg.lo:seg.hi], seg.dtype)
 		}
 	}
-	addTo(m.sums[sum][:floats], m.sums[sum+1])
 }
 
 // blame finds the answer that made element i of a segment non-finite. Looking
-// at results only is enough, and cheaper than looking at every answer: weights
-// are positive, so what is not finite stays so.
+// at results only is enough, and cheaper than looking at every answer.
 func (m *Merge) blame(win window, seg segment, i int) error {
 	e := m.layout.Entries[seg.entry]
 	index := seg.start + int64(i)
 	for k, a := range m.answers {
-		raw, err := win.read(m.raw, a.Source.R, m.starts[k])
+		raw, err := m.readAsGiven(win, k)
 		if err != nil {
-			return m.rejected(k, err)
+			return err
 		}
 		var x [1]float64
 		decode(x[:], raw[seg.lo+i*int(seg.dtype.Size()):], seg.dtype)
@@ -274,5 +273,5 @@ func (m *Merge) blame(win window, seg segment, i int) error {
 			return fault.New(mergeOp, fault.Rejected, "function %d: tensor %q: %v at index %d", a.Function, e.Name, x[0], index)
 		}
 	}
-	return fault.New(mergeOp, fault.Rejected, "tensor %q: the mean at index %d does not fit %s", e.Name, index, e.DType)
+	return fault.New(mergeOp, fault.Rejected, "tensor %q: the merge at index %d does not fit %s", e.Name, index, e.DType)
 }

@@ -333,12 +333,12 @@ func (z zeros) ReadAt(p []byte, off int64) (int, error) {
 func TestAMergeKnowsItsSize(t *testing.T) {
 	answer := tensor.StateDict{tensor.NewFloat32("w", []int64{3}, []float32{1, 2, 3}), tensor.NewInt64("n", nil, []int64{7})}
 	file := encodeFile(t, answer)
-	m, err := tensor.NewMerge(2, []tensor.Answer{{Function: 1, Weight: 1, Source: source(file)}})
+	m, err := tensor.NewMerge(tensor.Plan{Functions: 2, Answers: []tensor.Answer{{Function: 1, Weight: 1, Source: source(file)}}})
 	require.NoError(t, err)
 	var out bytes.Buffer
-	n, err := m.WriteTo(&out)
-	require.NoError(t, err)
-	require.Equal(t, []int64{int64(len(file)), int64(len(file))}, []int64{m.Size(), n})
+	require.NoError(t, m.Write(&out, nil))
+	require.EqualValues(t, len(file), m.Size())
+	require.Zero(t, m.MomentumSize())
 	require.Equal(t, file, out.Bytes(), "of one answer the merge is that answer")
 }
 

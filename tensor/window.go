@@ -28,7 +28,11 @@ type segment struct {
 
 // windows calls visit for each window of the layout in order. The window and
 // its segments are valid during the call.
-func (l *Layout) windows(visit func(w window) error) error {
+func (l *Layout) windows(visit func(w window) error) error { return l.windowsOf(windowBytes, visit) }
+
+// windowsOf is windows for windows of at most limit bytes, a multiple of every
+// element's size.
+func (l *Layout) windowsOf(limit int64, visit func(w window) error) error {
 	var w window
 	floats := 0
 	flush := func() error {
@@ -40,7 +44,7 @@ func (l *Layout) windows(visit func(w window) error) error {
 	for i, e := range l.Entries {
 		size := e.DType.Size()
 		for start, left := int64(0), e.Elements(); left > 0; {
-			n := min(left, (windowBytes-w.bytes)/size)
+			n := min(left, (limit-w.bytes)/size)
 			if n == 0 {
 				if err := flush(); err != nil {
 					return err
@@ -70,16 +74,21 @@ func (w window) read(buf []byte, r io.ReaderAt, dataStart int64) ([]byte, error)
 	return buf, readFull(r, buf, dataStart+w.offset)
 }
 
-// extent returns the most bytes and the most floats that a window holds.
-func (l *Layout) extent() (bytes, floats int) {
-	_ = l.windows(func(w window) error {
-		n := 0
-		for _, s := range w.segments {
-			if s.dtype.IsFloat() {
-				n += s.n
-			}
+// floats returns how many elements of float types the window holds.
+func (w window) floats() (n int) {
+	for _, s := range w.segments {
+		if s.dtype.IsFloat() {
+			n = s.at + s.n
 		}
-		bytes, floats = max(bytes, int(w.bytes)), max(floats, n)
+	}
+	return n
+}
+
+// extent returns the most bytes and the most floats that a window of at most
+// limit bytes holds.
+func (l *Layout) extent(limit int64) (bytes, floats int) {
+	_ = l.windowsOf(limit, func(w window) error {
+		bytes, floats = max(bytes, int(w.bytes)), max(floats, w.floats())
 		return nil
 	})
 	return bytes, floats

@@ -76,7 +76,7 @@ func mergedSize(like tensor.Source) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if layout, err = tensor.NewLayout(layout.Specs()); err != nil {
+	if layout, err = layout.Rewritten(); err != nil {
 		return 0, err
 	}
 	return layout.Size(), nil

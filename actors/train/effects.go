@@ -55,13 +55,18 @@ func (j *job) onAdopted(m *adopted) {
 
 func (j *job) merge() {
 	st := j.state
+	version := st.version + 1
 	w := &mergeWork{
 		space: j.deps.Space, rim: j.deps.Rim, step: st.merging,
-		key:        j.key(fmt.Sprintf("model-%d", st.version+1)),
-		unweighted: st.opts.GetMerge() == "average:unweighted",
+		merge: st.opts.GetMerge(), clip: st.opts.GetClip(), reference: st.model, momentum: st.momentum,
+		keys: mergeKeys{
+			model:     j.key(fmt.Sprintf("model-%d", version)),
+			optimizer: j.key(fmt.Sprintf("model-%d-optimizer", version)),
+			momentum:  j.key(fmt.Sprintf("momentum-%d", version)),
+		},
 		optimizers: st.opts.GetOptimizerState() == "average",
 	}
-	j.produce(w.run, w.key, w.key+"-optimizer")
+	j.produce(w.run, w.keys.model, w.keys.optimizer, w.keys.momentum)
 }
 
 func (j *job) onMerged(ctx actor.Context, m *merged) {

@@ -21,38 +21,71 @@ type mergeWork struct {
 	space      plane.Space
 	rim        actorkit.Rim
 	step       *step
-	key        string // of the new model
-	unweighted bool
-	optimizers bool // merge those too, under key + "-optimizer"
+	merge      string  // the strategy, as options.merge names it
+	clip       float64 // 0: none
+	reference  *messages.TensorRef
+	momentum   *messages.TensorRef // of the outer optimizer; nil: none yet
+	keys       mergeKeys
+	optimizers bool // merge the functions' optimizer states, too
 }
+
+// mergeKeys are where what a merge makes goes.
+type mergeKeys struct{ model, optimizer, momentum string }
 
 // merged is how a merge ended.
 type merged struct {
 	step      *step
 	model     *messages.TensorRef
 	optimizer *messages.TensorRef // nil: not asked for, or the functions have none
+	momentum  *messages.TensorRef // nil: the strategy has none
 	took      time.Duration
 	err       error
 }
 
-// run merges; it is what Rim.Go gets.
+// run merges; it is what Rim.Go gets. It makes all or nothing: what a merge that
+// fails has made goes, and what it began from stays until the merge is known, the
+// old momentum too: so the merge that is tried again is the same one.
 func (w *mergeWork) run() any {
 	began := w.rim.Now()
 	m := &merged{step: w.step}
-	m.model, m.err = w.average(w.key, (*messages.Invoked).GetModel)
-	if m.err == nil && w.optimizers {
-		m.optimizer, m.err = w.average(w.key+"-optimizer", (*messages.Invoked).GetOptimizer)
-		if m.err != nil {
-			_ = w.space.Remove(w.key) // the merge as a whole is tried again
-		}
+	if m.err = w.make(m); m.err != nil {
+		_ = w.space.Remove(w.keys.model, w.keys.optimizer, w.keys.momentum)
 	}
 	m.took = w.rim.Now().Sub(began)
 	return m
 }
 
-// average merges one part of the answers, those that have it, into key.
-func (w *mergeWork) average(key string, part func(*messages.Invoked) *messages.TensorRef) (*messages.TensorRef, error) {
-	var sources []tensor.Answer
+func (w *mergeWork) make(m *merged) error {
+	strategy, err := tensor.ParseStrategy(w.merge)
+	if err != nil {
+		return err
+	}
+	plan := tensor.Plan{Strategy: strategy, Clip: w.clip}
+	for _, from := range []struct {
+		ref    *messages.TensorRef
+		source *tensor.Source
+	}{{w.reference, &plan.Reference}, {w.momentum, &plan.Momentum}} {
+		if from.ref == nil {
+			continue
+		}
+		blob, err := w.space.Open(wire.PlaneRef(from.ref))
+		if err != nil {
+			return fmt.Errorf("open what the answers began from: %w", err)
+		}
+		defer blob.Close()
+		*from.source = tensor.Source{R: blob, Size: blob.Size()}
+	}
+	if m.model, m.momentum, err = w.combine(plan, (*messages.Invoked).GetModel, w.keys.model); err != nil || !w.optimizers {
+		return err
+	}
+	plan = tensor.Plan{Strategy: tensor.Strategy{Unweighted: strategy.Unweighted}} // a state is no model: its mean, whatever the strategy
+	m.optimizer, _, err = w.combine(plan, (*messages.Invoked).GetOptimizer, w.keys.optimizer)
+	return err
+}
+
+// combine merges one part of the answers, those that have it, into key.
+func (w *mergeWork) combine(plan tensor.Plan, part func(*messages.Invoked) *messages.TensorRef, key string) (model, momentum *messages.TensorRef, err error) {
+	plan.Functions = int(w.step.plan.GetParallelism())
 	for _, a := range w.step.answers() {
 		ref := part(a)
 		if ref == nil {
@@ -60,33 +93,51 @@ func (w *mergeWork) average(key string, part func(*messages.Invoked) *messages.T
 		}
 		blob, err := w.open(wire.PlaneRef(ref))
 		if err != nil {
-			return nil, fmt.Errorf("open the answer of function %d: %w", a.GetAttempt().GetFunction(), err)
+			return nil, nil, fmt.Errorf("open the answer of function %d: %w", a.GetAttempt().GetFunction(), err)
 		}
 		defer blob.Close()
-		answer := tensor.Answer{
+		plan.Answers = append(plan.Answers, tensor.Answer{
 			Function: int(a.GetAttempt().GetFunction()), Weight: float64(a.GetSamples()),
 			Source: tensor.Source{R: blob, Size: blob.Size()},
-		}
-		if w.unweighted {
-			answer.Weight = 1
-		}
-		sources = append(sources, answer)
+		})
 	}
-	if len(sources) == 0 {
-		return nil, nil
+	if len(plan.Answers) == 0 {
+		return nil, nil, nil
 	}
-	mean, err := tensor.NewMerge(int(w.step.plan.GetParallelism()), sources)
+	merge, err := tensor.NewMerge(plan)
 	if err != nil {
-		return nil, fmt.Errorf("read the answers: %w", err)
+		return nil, nil, fmt.Errorf("read the answers: %w", err)
 	}
-	draft, err := w.space.Create(key, mean.Size())
+	return w.write(merge, key)
+}
+
+// write makes the files of a merge: the model, and the momentum if it has one.
+func (w *mergeWork) write(merge *tensor.Merge, key string) (model, momentum *messages.TensorRef, err error) {
+	draft, err := w.space.Create(key, merge.Size())
 	if err != nil {
-		return nil, fmt.Errorf("make room for the merge: %w", err)
+		return nil, nil, fmt.Errorf("make room for the merge: %w", err)
 	}
 	defer draft.Abort()
-	if _, err := mean.WriteTo(draft); err != nil {
-		return nil, fmt.Errorf("merge: %w", err)
+	var second plane.Draft
+	if size := merge.MomentumSize(); size > 0 {
+		if second, err = w.space.Create(w.keys.momentum, size); err != nil {
+			return nil, nil, fmt.Errorf("make room for the momentum: %w", err)
+		}
+		defer second.Abort()
 	}
+	if err := merge.Write(draft, second); err != nil {
+		return nil, nil, fmt.Errorf("merge: %w", err)
+	}
+	if second != nil {
+		if momentum, err = seal(second); err != nil {
+			return nil, nil, err
+		}
+	}
+	model, err = seal(draft)
+	return model, momentum, err
+}
+
+func seal(draft plane.Draft) (*messages.TensorRef, error) {
 	ref, err := draft.Seal()
 	if err != nil {
 		return nil, fmt.Errorf("seal the merge: %w", err)

@@ -174,9 +174,7 @@ func lastFailure(st *step) string {
 // merged takes the new reference model.
 func (s *state) merged(m *merged, now time.Time) {
 	s.model, s.version = m.model, s.version+1
-	if m.optimizer != nil {
-		s.shared = m.optimizer
-	}
+	s.shared, s.momentum = m.optimizer, m.momentum
 	answers := s.merging.answers()
 	for _, a := range answers {
 		if s.opts.GetOptimizerState() == "keep" && a.GetOptimizer() != nil {

@@ -31,6 +31,7 @@ type state struct {
 	version    uint64                         // merges since init
 	optimizers map[uint32]*messages.TensorRef // of the last accepted answer, by function
 	shared     *messages.TensorRef            // the merged one, with optimizer_state average
+	momentum   *messages.TensorRef            // of the outer optimizer; nil: none yet, or there is none
 
 	restoring bool // what an earlier incarnation left is being taken up
 	validate  bool // the model is to be validated next

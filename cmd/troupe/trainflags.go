@@ -1,12 +1,15 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/pflag"
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/tensor"
 )
 
 // trainFlags are the flags that describe a task. Their defaults are those of
@@ -67,7 +70,8 @@ func (f *trainFlags) register(set *pflag.FlagSet) {
 	set.BoolVar(&o.StaticParallelism, "static", false, "keep N")
 	set.VarP(batches(&o.K), "K", "K", "batches of a round, after which the functions' models are merged; -1: one round an epoch")
 	set.BoolVar(&f.sparse, "sparse-avg", false, "one round an epoch, as -K -1")
-	set.Var(oneOf(&f.merge, task.Merges()), "merge", "how models are merged: weighted by samples, or not")
+	set.Var(strategy(&f.merge), "merge", "how models are merged: "+strings.Join(tensor.Strategies(), ", "))
+	set.Var(limit(&o.Clip), "clip", "most that the L2 norm of a function's change in a round may be; what changed more is scaled down (default: no limit)")
 	set.Var(oneOf(&f.optimizerState, task.OptimizerStates()), "optimizer-state", "what becomes of it at a merge")
 	set.Var(epochs(&o.ValidateEvery), "validate-every", "epochs between validations; a fraction validates within epochs; -1: only at the end")
 	set.BoolVar(&f.shuffle, "shuffle", f.shuffle, "train samples in an order of their own each epoch")

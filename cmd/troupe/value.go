@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/tensor"
 )
 
 // value is a flag that refuses, as it is typed, what makes no sense: a zero
@@ -57,6 +58,22 @@ func positive(p *float64) *value {
 		}
 		*p = x
 		return nil
+	}}
+}
+
+// limit is a finite number above 0, or none.
+func limit(p *float64) *value {
+	v := positive(p)
+	v.text = ""
+	return v
+}
+
+// strategy is how models are merged.
+func strategy(p *string) *value {
+	return &value{kind: "strategy", text: *p, set: func(s string) error {
+		_, err := tensor.ParseStrategy(s)
+		*p = s
+		return err
 	}}
 }
 

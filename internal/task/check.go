@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/tensor"
 )
 
 // The bounds of a task. The lower ones are 1 unless said otherwise.
@@ -20,9 +21,6 @@ const (
 	MinFunctionTimeout = time.Millisecond
 	MaxFunctionTimeout = 30 * 24 * time.Hour
 )
-
-// Merges lists the strategies that options.merge may name.
-func Merges() []string { return []string{"average", "average:unweighted"} }
 
 // OptimizerStates lists what options.optimizer_state may be.
 func OptimizerStates() []string { return []string{"keep", "reset", "average"} }
@@ -40,7 +38,7 @@ func invalid(format string, args ...any) error {
 // check returns an error unless t, with its defaults set, is sound.
 func check(t *messages.TrainTask) error {
 	for _, one := range []func(*messages.TrainTask) error{
-		checkNames, checkTask, checkParallelism, checkTraining, checkRates, checkRounds, checkArgs, checkEnv,
+		checkNames, checkTask, checkParallelism, checkMerge, checkTraining, checkRates, checkRounds, checkArgs, checkEnv,
 	} {
 		if err := one(t); err != nil {
 			return err
@@ -97,13 +95,22 @@ func checkParallelism(t *messages.TrainTask) error {
 	return nil
 }
 
+func checkMerge(t *messages.TrainTask) error {
+	o := t.GetOptions()
+	if _, err := tensor.ParseStrategy(o.GetMerge()); err != nil {
+		return invalid("%w", err)
+	}
+	if !finite(o.GetClip()) || o.GetClip() < 0 {
+		return invalid("clip %v: give the most that the L2 norm of a function's change may be, a number above 0, or leave it out", o.GetClip())
+	}
+	return nil
+}
+
 func checkTraining(t *messages.TrainTask) error {
 	o := t.GetOptions()
 	switch {
 	case o.GetK() < 1 && o.GetK() != -1:
 		return invalid("K %d: give the batches of a round, 1 or more, or -1 for one round an epoch", o.GetK())
-	case !slices.Contains(Merges(), o.GetMerge()):
-		return invalid("merge %q does not exist: give one of %s", o.GetMerge(), strings.Join(Merges(), ", "))
 	case !slices.Contains(OptimizerStates(), o.GetOptimizerState()):
 		return invalid("optimizer-state %q does not exist: give one of %s", o.GetOptimizerState(), strings.Join(OptimizerStates(), ", "))
 	case !finite(o.GetValidateEvery()) || o.GetValidateEvery() <= 0 && o.GetValidateEvery() != -1:

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/tensor"
 )
 
 func sound() *messages.TrainTask {
@@ -56,7 +57,7 @@ func TestResolveKeepsWhatIsSetAndCopies(t *testing.T) {
 // The names that check knows and the defaults that config has must agree.
 func TestDefaultsAreAllowed(t *testing.T) {
 	d := config.DefaultTrain()
-	require.Contains(t, task.Merges(), d.Merge)
+	require.Contains(t, tensor.Strategies(), d.Merge)
 	require.Contains(t, task.OptimizerStates(), d.OptimizerState)
 	require.Contains(t, task.OnBadSamples(), d.OnBadSamples)
 }
@@ -82,7 +83,10 @@ func TestResolveRefuses(t *testing.T) {
 		"N below min":                  {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.DefaultParallelism, o.MinParallelism = 2, 4 }, "parallelism 2 is below min-parallelism 4"},
 		"N above max":                  {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.DefaultParallelism, o.MaxParallelism = 4, 2 }, "parallelism 4 is above max-parallelism 2"},
 		"K below -1":                   {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.K = -2 }, "K -2"},
-		"unknown merge":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Merge = "median" }, `merge "median" does not exist: give one of average, average:unweighted`},
+		"unknown merge":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Merge = "mode" }, `merge "mode" does not exist: give one of average, average:unweighted`},
+		"outer lr 0":                   {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Merge = "nesterov:0" }, `merge "nesterov:0": outer learning rate 0: give a number above 0`},
+		"clip negative":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Clip = -1 }, "clip -1: give"},
+		"clip infinite":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Clip = math.Inf(1) }, "clip +Inf: give"},
 		"unknown optimizer state":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.OptimizerState = "lose" }, `optimizer-state "lose" does not exist: give one of keep, reset, average`},
 		"validate every NaN":           {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = math.NaN() }, "validate-every NaN"},
 		"validate every infinite":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = math.Inf(1) }, "validate-every +Inf"},

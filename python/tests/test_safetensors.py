@@ -10,6 +10,7 @@ import torch
 from .local import File
 from troupe.exceptions import StorageError
 from troupe.safetensors import DTYPES, lay_out, write
+from troupe.weights import Weights
 
 
 def save(path, tensors):
@@ -133,3 +134,27 @@ def test_a_file_does_not_change_under_its_tensors(tmp_path):
     before = np.fromfile(path, np.uint8)
     File(path).clone()[0].fill_(5)
     assert (np.fromfile(path, np.uint8) == before).all()
+
+
+def test_buffers_are_named(tmp_path):
+    """The merge must know which floats are statistics; their names survive a round."""
+    network = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    network.register_buffer("näme\"d", torch.zeros(1))
+    network[0].weight.requires_grad_(False)  # frozen, and a parameter all the same
+    named = ["näme\"d", "1.running_mean", "1.running_var", "1.num_batches_tracked"]
+    path = tmp_path / "m"
+    path.touch()
+    for weights in (Weights(network), Weights(network)):  # as init makes it, then as a round answers
+        if path.stat().st_size:
+            weights.load(str(path))
+        layout, tensors = weights.collect()
+        write(str(path), layout, tensors)
+        (length,) = struct.unpack("<Q", path.read_bytes()[:8])
+        metadata = json.loads(path.read_bytes()[8 : 8 + length])["__metadata__"]
+        assert set(json.loads(metadata["troupe.buffers"])) == set(named)
+        assert len(layout.header) % 64 == 0
+
+
+def test_without_buffers_there_are_no_metadata():
+    layout, _ = Weights(torch.nn.Linear(2, 3)).collect()
+    assert b"__metadata__" not in layout.header

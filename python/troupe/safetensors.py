@@ -79,15 +79,20 @@ class Layout:
             yield Run(lo, len(self.names), self.dtypes[lo], offset, count)
 
 
-def lay_out(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> Layout:
+def lay_out(names: Sequence[str], tensors: Sequence[torch.Tensor], buffers: Sequence[str] = ()) -> Layout:
     """The layout of a new file with these tensors, in this order.
 
-    Their dtypes must be among DTYPES.
+    Their dtypes must be among DTYPES. buffers: the names of those that training
+    does not step; the file's metadata say so (package tensor: BuffersKey), and
+    they stay with the model from merge to merge.
     """
     dtypes = [NAMES[t.dtype] for t in tensors]
     shapes = [tuple(t.shape) for t in tensors]
     counts = [t.numel() for t in tensors]
     parts, begin = [], 0
+    if buffers:
+        listed = json.dumps(list(buffers), ensure_ascii=False)
+        parts.append('"__metadata__":' + json.dumps({"troupe.buffers": listed}, ensure_ascii=False))
     for name, dtype, shape, count in zip(names, dtypes, shapes, counts):
         end = begin + count * ITEM[dtype]
         parts.append(

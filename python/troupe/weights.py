@@ -61,7 +61,8 @@ class Weights:
         if self._layout is not None:
             return self._layout, self._ordered()
         names, tensors = state(self._network)
-        return lay_out(names, tensors), tensors
+        buffers = [name for name, t in zip(names, tensors) if not isinstance(t, nn.Parameter)]
+        return lay_out(names, tensors, buffers), tensors
 
     def _ordered(self) -> List[torch.Tensor]:
         """The network's tensors in the file's order."""

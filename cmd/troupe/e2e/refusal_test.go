@@ -29,7 +29,7 @@ func TestE2EBadInputLeavesNothing(t *testing.T) {
 		"N 65537":               {[]string{"run", "mlp", "-d", "digits", "-p", "65537"}, 2, []string{`"65537"`, "--parallelism", "1 to 65536"}},
 		"max below min":         {[]string{"run", "mlp", "-d", "digits", "--min-parallelism", "3", "--max-parallelism", "2"}, 2, []string{"2", "3"}},
 		"unknown flag":          {[]string{"run", "mlp", "-d", "digits", "--frobnicate"}, 2, []string{"--frobnicate"}},
-		"unknown merge":         {[]string{"run", "mlp", "-d", "digits", "--merge", "median"}, 2, []string{`"median"`, "average:unweighted"}},
+		"unknown merge":         {[]string{"run", "mlp", "-d", "digits", "--merge", "mode"}, 2, []string{`"mode"`, "average:unweighted"}},
 		"unknown chaos":         {[]string{"run", "mlp", "-d", "digits", "--chaos", "fire=1"}, 2, []string{`"fire"`, "kill"}},
 		"unknown kind of store": {[]string{"run", "mlp", "-d", "digits", "--store", "ftp://x/y"}, 2, []string{"ftp"}},
 		"unknown argument":      {[]string{"run", "mlp", "-d", "digits", "--arg", "depth=3"}, 2, []string{"depth", "hidden"}},
