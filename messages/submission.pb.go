@@ -29,6 +29,7 @@ type SubmitJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // unique to this submission
 	Task          *TrainTask             `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	JobId         string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // that the job is to have; empty: the Scheduler gives it one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -75,6 +76,13 @@ func (x *SubmitJob) GetTask() *TrainTask {
 		return x.Task
 	}
 	return nil
+}
+
+func (x *SubmitJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
 }
 
 // SubmitJobReply answers SubmitJob.
@@ -313,10 +321,11 @@ var File_messages_submission_proto protoreflect.FileDescriptor
 
 const file_messages_submission_proto_rawDesc = "" +
 	"\n" +
-	"\x19messages/submission.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\"M\n" +
+	"\x19messages/submission.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\"d\n" +
 	"\tSubmitJob\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
-	"\x04task\x18\x02 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"w\n" +
+	"\x04task\x18\x02 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"w\n" +
 	"\x0eSubmitJobReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x1a\n" +

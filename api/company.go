@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// Company is the node behind the API. Errors are of package fault: their kind
+// decides the status of the response. All methods are safe for concurrent use.
+type Company interface {
+	Jobs
+	Catalogs
+
+	// Infer has the function that trained a model answer data. NotFound,
+	// Invalid, UserCode, Unavailable.
+	Infer(ctx context.Context, model string, data json.RawMessage) (json.RawMessage, error)
+	// Cluster says which nodes there are.
+	Cluster(ctx context.Context) ([]Node, error)
+	// Ready says why the node cannot take jobs, nil if it can.
+	Ready() error
+}
+
+// Jobs is what the API does to jobs.
+type Jobs interface {
+	// SubmitJob queues a job, whose function and data set are named as the store
+	// knows them: paths are not for the API. A key that was used before gives
+	// the same job again; the empty key is none. The job survives a crash of the
+	// node once this returns. Invalid, NotFound, Unavailable.
+	SubmitJob(ctx context.Context, key string, task *messages.TrainTask) (id string, warnings []string, err error)
+	// StopJob, ResumeStoredJob and ResizeJob are accepted once they return, and
+	// survive a crash of the node. NotFound; Conflict: the job has ended, runs,
+	// or keeps its parallelism; Invalid.
+	StopJob(ctx context.Context, id, reason string) error
+	// ResumeStoredJob goes on with n functions; 0: with as many as it had.
+	ResumeStoredJob(ctx context.Context, id string, n uint32) error
+	ResizeJob(ctx context.Context, id string, n uint32) error
+	// RunningJobs returns those that have not ended, oldest first.
+	RunningJobs(ctx context.Context) ([]*messages.JobView, error)
+	// Job returns one, ended or not. NotFound.
+	Job(ctx context.Context, id string) (*messages.JobView, error)
+	// AllJobs returns all that the store has, oldest first.
+	AllJobs(ctx context.Context) ([]*messages.JobView, error)
+	// DeleteJob forgets a job that has ended: its history and logs, not its
+	// model. NotFound; Conflict: it has not ended.
+	DeleteJob(ctx context.Context, id string) error
+	// Events calls on with events after a cursor, first old ones, then new ones
+	// as they come, until ctx ends, on fails, or, if job is not empty, that job
+	// has ended. The empty cursor: from the first of a job; for all jobs, new
+	// ones only. Where some are gone that the cursor has not seen, on first gets
+	// an Event that is a Reset.
+	Events(ctx context.Context, job, after string, on func(Event) error) error
+	// Log writes what functions of a job have printed, each line behind
+	// "<function>| "; with follow also what they print, until the job has ended.
+	// Function -1 is all of them. NotFound.
+	Log(ctx context.Context, id string, function int, follow bool, w io.Writer) error
+	// Stacks says where each running function of a job is right now. NotFound.
+	Stacks(ctx context.Context, id string) (string, error)
+}
+
+// Event is an event of a job, and the cursor that comes after it:
+// "<job>:<incarnation>:<seq>", true on every node and after a restart.
+type Event struct {
+	Cursor string
+	Event  *messages.JobEvent // nil for a Reset
+	Reset  bool               // events before this one are gone
+}
+
+// Catalogs is what the API does to what jobs need and leave.
+type Catalogs interface {
+	Functions(ctx context.Context) ([]Function, error) // built-in ones first
+	Function(ctx context.Context, name string) (Function, error)
+	// CreateFunction imports a file or folder of this machine under a name.
+	// Invalid; Conflict: the name is there and replace is false, or built in.
+	CreateFunction(ctx context.Context, name, path string, replace bool) (Function, error)
+	// DeleteFunction, DeleteDataset: NotFound; Conflict while a job that has not
+	// ended uses it, or for a built-in one.
+	DeleteFunction(ctx context.Context, name string) error
+
+	Datasets(ctx context.Context) ([]Dataset, error)
+	Dataset(ctx context.Context, name string) (Dataset, error)
+	// CreateDataset imports files of this machine under a name, all or nothing.
+	CreateDataset(ctx context.Context, name, path string) (Dataset, error)
+	DeleteDataset(ctx context.Context, name string) error
+
+	Models(ctx context.Context) ([]Model, error)
+	// OpenModel opens the safetensors file of a model, and says its length.
+	OpenModel(ctx context.Context, id string) (io.ReadCloser, int64, error)
+	DeleteModel(ctx context.Context, id string) error
+}
+
+// Function is a function that jobs can name.
+type Function struct {
+	Name    string `json:"name"`
+	Runtime string `json:"runtime"`           // native or python
+	Version string `json:"version,omitempty"` // none for a built-in one
+	Bytes   int64  `json:"bytes,omitempty"`
+}
+
+// Dataset is a data set that jobs can name, with KubeML's field names.
+type Dataset struct {
+	Name         string `json:"name"`
+	TrainSetSize int64  `json:"train_set_size"` // samples
+	TestSetSize  int64  `json:"test_set_size"`
+	Digest       string `json:"digest"`
+	BuiltIn      bool   `json:"built_in,omitempty"`
+}
+
+// Model is a trained model.
+type Model struct {
+	ID             string   `json:"id"` // of its job
+	Function       string   `json:"function_name"`
+	Dataset        string   `json:"dataset"`
+	Epochs         int      `json:"epochs"`
+	Accuracy       *float64 `json:"accuracy"` // percent
+	ValidationLoss *float64 `json:"validation_loss"`
+	Bytes          int64    `json:"bytes"`
+	Created        string   `json:"created"` // RFC 3339
+}
+
+// Node is a node of the company.
+type Node struct {
+	Name    string            `json:"name"`
+	Address string            `json:"address,omitempty"`
+	Slots   uint32            `json:"slots"` // usable
+	Busy    uint32            `json:"busy"`  // of them, at work
+	Leader  bool              `json:"leader"`
+	Version string            `json:"version"`
+	Labels  map[string]string `json:"labels,omitempty"`
+}
