@@ -272,7 +272,7 @@ var File_messages_view_proto protoreflect.FileDescriptor
 
 const file_messages_view_proto_rawDesc = "" +
 	"\n" +
-	"\x13messages/view.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\x1a\x13messages/task.proto\"\x95\a\n" +
+	"\x13messages/view.proto\x12\x0ftroupe.messages\x1a\x16messages/history.proto\x1a\x13messages/task.proto\"\x95\a\n" +
 	"\aJobView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.troupe.messages.PhaseR\x05phase\x12 \n" +
@@ -345,7 +345,6 @@ func file_messages_view_proto_init() {
 	if File_messages_view_proto != nil {
 		return
 	}
-	file_messages_common_proto_init()
 	file_messages_history_proto_init()
 	file_messages_task_proto_init()
 	file_messages_view_proto_msgTypes[0].OneofWrappers = []any{}
