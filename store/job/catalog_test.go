@@ -326,6 +326,7 @@ func TestAClaimIsSafeForConcurrentUse(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		c := created(t, s)
 		claim := claimed(t, c)
+		require.NoError(t, save(t.Context(), claim, 1))
 		var wg sync.WaitGroup
 		last := make([]error, 4)
 		for i := range last {
