@@ -104,8 +104,10 @@ type JobState struct {
 	Validate        bool                   `protobuf:"varint,12,opt,name=validate,proto3" json:"validate,omitempty"`                                                                              // the model is to be validated next
 	NextCheck       float64                `protobuf:"fixed64,13,opt,name=next_check,json=nextCheck,proto3" json:"next_check,omitempty"`                                                          // epochs after which the next validation is due
 	History         *JobHistory            `protobuf:"bytes,14,opt,name=history,proto3" json:"history,omitempty"`
-	Best            *Best                  `protobuf:"bytes,15,opt,name=best,proto3" json:"best,omitempty"`     // unset: nothing was validated yet
-	Result          *JobResult             `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"` // set once the job has ended; then without tensors where it SUCCEEDED
+	Best            *Best                  `protobuf:"bytes,15,opt,name=best,proto3" json:"best,omitempty"`      // unset: nothing was validated yet
+	Events          uint64                 `protobuf:"varint,17,opt,name=events,proto3" json:"events,omitempty"` // of this incarnation, that had happened by then
+	Before          []*EventEnd            `protobuf:"bytes,18,rep,name=before,proto3" json:"before,omitempty"`  // of earlier ones: what happened after these is no part of the job
+	Result          *JobResult             `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`  // set once the job has ended; then without tensors where it SUCCEEDED
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -245,11 +247,78 @@ func (x *JobState) GetBest() *Best {
 	return nil
 }
 
+func (x *JobState) GetEvents() uint64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *JobState) GetBefore() []*EventEnd {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
 func (x *JobState) GetResult() *JobResult {
 	if x != nil {
 		return x.Result
 	}
 	return nil
+}
+
+// EventEnd is the last event that counts of an incarnation that is over.
+type EventEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventEnd) Reset() {
+	*x = EventEnd{}
+	mi := &file_messages_checkpoint_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventEnd) ProtoMessage() {}
+
+func (x *EventEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_checkpoint_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventEnd.ProtoReflect.Descriptor instead.
+func (*EventEnd) Descriptor() ([]byte, []int) {
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EventEnd) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *EventEnd) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
 }
 
 // Best is the best model so far, by accuracy, else by validation loss.
@@ -266,7 +335,7 @@ type Best struct {
 
 func (x *Best) Reset() {
 	*x = Best{}
-	mi := &file_messages_checkpoint_proto_msgTypes[2]
+	mi := &file_messages_checkpoint_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -278,7 +347,7 @@ func (x *Best) String() string {
 func (*Best) ProtoMessage() {}
 
 func (x *Best) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[2]
+	mi := &file_messages_checkpoint_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -291,7 +360,7 @@ func (x *Best) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Best.ProtoReflect.Descriptor instead.
 func (*Best) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{2}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Best) GetEpoch() uint32 {
@@ -347,7 +416,7 @@ type JobHistory struct {
 
 func (x *JobHistory) Reset() {
 	*x = JobHistory{}
-	mi := &file_messages_checkpoint_proto_msgTypes[3]
+	mi := &file_messages_checkpoint_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +428,7 @@ func (x *JobHistory) String() string {
 func (*JobHistory) ProtoMessage() {}
 
 func (x *JobHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[3]
+	mi := &file_messages_checkpoint_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +441,7 @@ func (x *JobHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHistory.ProtoReflect.Descriptor instead.
 func (*JobHistory) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{3}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JobHistory) GetEpochs() []*EpochRecord {
@@ -451,7 +520,7 @@ type KeepState struct {
 
 func (x *KeepState) Reset() {
 	*x = KeepState{}
-	mi := &file_messages_checkpoint_proto_msgTypes[4]
+	mi := &file_messages_checkpoint_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +532,7 @@ func (x *KeepState) String() string {
 func (*KeepState) ProtoMessage() {}
 
 func (x *KeepState) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[4]
+	mi := &file_messages_checkpoint_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +545,7 @@ func (x *KeepState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepState.ProtoReflect.Descriptor instead.
 func (*KeepState) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{4}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *KeepState) GetState() *JobState {
@@ -497,7 +566,7 @@ type AskState struct {
 
 func (x *AskState) Reset() {
 	*x = AskState{}
-	mi := &file_messages_checkpoint_proto_msgTypes[5]
+	mi := &file_messages_checkpoint_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +578,7 @@ func (x *AskState) String() string {
 func (*AskState) ProtoMessage() {}
 
 func (x *AskState) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[5]
+	mi := &file_messages_checkpoint_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +591,7 @@ func (x *AskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskState.ProtoReflect.Descriptor instead.
 func (*AskState) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{5}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AskState) GetJob() *JobRef {
@@ -544,7 +613,7 @@ type AskStateReply struct {
 
 func (x *AskStateReply) Reset() {
 	*x = AskStateReply{}
-	mi := &file_messages_checkpoint_proto_msgTypes[6]
+	mi := &file_messages_checkpoint_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +625,7 @@ func (x *AskStateReply) String() string {
 func (*AskStateReply) ProtoMessage() {}
 
 func (x *AskStateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[6]
+	mi := &file_messages_checkpoint_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +638,7 @@ func (x *AskStateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskStateReply.ProtoReflect.Descriptor instead.
 func (*AskStateReply) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{6}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AskStateReply) GetNode() string {
@@ -602,7 +671,7 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"StoredTask\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\tR\x06origin\x12!\n" +
 	"\fsubmitted_ms\x18\x02 \x01(\x03R\vsubmittedMs\x12.\n" +
-	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"\x95\x06\n" +
+	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"\xe0\x06\n" +
 	"\bJobState\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x14\n" +
@@ -622,11 +691,16 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\n" +
 	"next_check\x18\r \x01(\x01R\tnextCheck\x125\n" +
 	"\ahistory\x18\x0e \x01(\v2\x1b.troupe.messages.JobHistoryR\ahistory\x12)\n" +
-	"\x04best\x18\x0f \x01(\v2\x15.troupe.messages.BestR\x04best\x122\n" +
+	"\x04best\x18\x0f \x01(\v2\x15.troupe.messages.BestR\x04best\x12\x16\n" +
+	"\x06events\x18\x11 \x01(\x04R\x06events\x121\n" +
+	"\x06before\x18\x12 \x03(\v2\x19.troupe.messages.EventEndR\x06before\x122\n" +
 	"\x06result\x18\x10 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x1aY\n" +
 	"\x0fOptimizersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05value:\x028\x01\"\xb5\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05value:\x028\x01\">\n" +
+	"\bEventEnd\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb5\x01\n" +
 	"\x04Best\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x1f\n" +
 	"\baccuracy\x18\x02 \x01(\x01H\x00R\baccuracy\x88\x01\x01\x12\x12\n" +
@@ -670,52 +744,54 @@ func file_messages_checkpoint_proto_rawDescGZIP() []byte {
 	return file_messages_checkpoint_proto_rawDescData
 }
 
-var file_messages_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_messages_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_messages_checkpoint_proto_goTypes = []any{
 	(*StoredTask)(nil),    // 0: troupe.messages.StoredTask
 	(*JobState)(nil),      // 1: troupe.messages.JobState
-	(*Best)(nil),          // 2: troupe.messages.Best
-	(*JobHistory)(nil),    // 3: troupe.messages.JobHistory
-	(*KeepState)(nil),     // 4: troupe.messages.KeepState
-	(*AskState)(nil),      // 5: troupe.messages.AskState
-	(*AskStateReply)(nil), // 6: troupe.messages.AskStateReply
-	nil,                   // 7: troupe.messages.JobState.OptimizersEntry
-	nil,                   // 8: troupe.messages.JobHistory.MetricsEntry
-	(*TrainTask)(nil),     // 9: troupe.messages.TrainTask
-	(*JobRef)(nil),        // 10: troupe.messages.JobRef
-	(*Range)(nil),         // 11: troupe.messages.Range
-	(*TensorRef)(nil),     // 12: troupe.messages.TensorRef
-	(*JobResult)(nil),     // 13: troupe.messages.JobResult
-	(*EpochRecord)(nil),   // 14: troupe.messages.EpochRecord
-	(*WeightedSum)(nil),   // 15: troupe.messages.WeightedSum
+	(*EventEnd)(nil),      // 2: troupe.messages.EventEnd
+	(*Best)(nil),          // 3: troupe.messages.Best
+	(*JobHistory)(nil),    // 4: troupe.messages.JobHistory
+	(*KeepState)(nil),     // 5: troupe.messages.KeepState
+	(*AskState)(nil),      // 6: troupe.messages.AskState
+	(*AskStateReply)(nil), // 7: troupe.messages.AskStateReply
+	nil,                   // 8: troupe.messages.JobState.OptimizersEntry
+	nil,                   // 9: troupe.messages.JobHistory.MetricsEntry
+	(*TrainTask)(nil),     // 10: troupe.messages.TrainTask
+	(*JobRef)(nil),        // 11: troupe.messages.JobRef
+	(*Range)(nil),         // 12: troupe.messages.Range
+	(*TensorRef)(nil),     // 13: troupe.messages.TensorRef
+	(*JobResult)(nil),     // 14: troupe.messages.JobResult
+	(*EpochRecord)(nil),   // 15: troupe.messages.EpochRecord
+	(*WeightedSum)(nil),   // 16: troupe.messages.WeightedSum
 }
 var file_messages_checkpoint_proto_depIdxs = []int32{
-	9,  // 0: troupe.messages.StoredTask.task:type_name -> troupe.messages.TrainTask
-	10, // 1: troupe.messages.JobState.job:type_name -> troupe.messages.JobRef
-	11, // 2: troupe.messages.JobState.todo:type_name -> troupe.messages.Range
-	12, // 3: troupe.messages.JobState.model:type_name -> troupe.messages.TensorRef
-	7,  // 4: troupe.messages.JobState.optimizers:type_name -> troupe.messages.JobState.OptimizersEntry
-	12, // 5: troupe.messages.JobState.shared_optimizer:type_name -> troupe.messages.TensorRef
-	12, // 6: troupe.messages.JobState.momentum:type_name -> troupe.messages.TensorRef
-	3,  // 7: troupe.messages.JobState.history:type_name -> troupe.messages.JobHistory
-	2,  // 8: troupe.messages.JobState.best:type_name -> troupe.messages.Best
-	13, // 9: troupe.messages.JobState.result:type_name -> troupe.messages.JobResult
-	12, // 10: troupe.messages.Best.model:type_name -> troupe.messages.TensorRef
-	14, // 11: troupe.messages.JobHistory.epochs:type_name -> troupe.messages.EpochRecord
-	14, // 12: troupe.messages.JobHistory.record:type_name -> troupe.messages.EpochRecord
-	14, // 13: troupe.messages.JobHistory.initial:type_name -> troupe.messages.EpochRecord
-	8,  // 14: troupe.messages.JobHistory.metrics:type_name -> troupe.messages.JobHistory.MetricsEntry
-	1,  // 15: troupe.messages.KeepState.state:type_name -> troupe.messages.JobState
-	10, // 16: troupe.messages.AskState.job:type_name -> troupe.messages.JobRef
-	10, // 17: troupe.messages.AskStateReply.job:type_name -> troupe.messages.JobRef
-	1,  // 18: troupe.messages.AskStateReply.state:type_name -> troupe.messages.JobState
-	12, // 19: troupe.messages.JobState.OptimizersEntry.value:type_name -> troupe.messages.TensorRef
-	15, // 20: troupe.messages.JobHistory.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	10, // 0: troupe.messages.StoredTask.task:type_name -> troupe.messages.TrainTask
+	11, // 1: troupe.messages.JobState.job:type_name -> troupe.messages.JobRef
+	12, // 2: troupe.messages.JobState.todo:type_name -> troupe.messages.Range
+	13, // 3: troupe.messages.JobState.model:type_name -> troupe.messages.TensorRef
+	8,  // 4: troupe.messages.JobState.optimizers:type_name -> troupe.messages.JobState.OptimizersEntry
+	13, // 5: troupe.messages.JobState.shared_optimizer:type_name -> troupe.messages.TensorRef
+	13, // 6: troupe.messages.JobState.momentum:type_name -> troupe.messages.TensorRef
+	4,  // 7: troupe.messages.JobState.history:type_name -> troupe.messages.JobHistory
+	3,  // 8: troupe.messages.JobState.best:type_name -> troupe.messages.Best
+	2,  // 9: troupe.messages.JobState.before:type_name -> troupe.messages.EventEnd
+	14, // 10: troupe.messages.JobState.result:type_name -> troupe.messages.JobResult
+	13, // 11: troupe.messages.Best.model:type_name -> troupe.messages.TensorRef
+	15, // 12: troupe.messages.JobHistory.epochs:type_name -> troupe.messages.EpochRecord
+	15, // 13: troupe.messages.JobHistory.record:type_name -> troupe.messages.EpochRecord
+	15, // 14: troupe.messages.JobHistory.initial:type_name -> troupe.messages.EpochRecord
+	9,  // 15: troupe.messages.JobHistory.metrics:type_name -> troupe.messages.JobHistory.MetricsEntry
+	1,  // 16: troupe.messages.KeepState.state:type_name -> troupe.messages.JobState
+	11, // 17: troupe.messages.AskState.job:type_name -> troupe.messages.JobRef
+	11, // 18: troupe.messages.AskStateReply.job:type_name -> troupe.messages.JobRef
+	1,  // 19: troupe.messages.AskStateReply.state:type_name -> troupe.messages.JobState
+	13, // 20: troupe.messages.JobState.OptimizersEntry.value:type_name -> troupe.messages.TensorRef
+	16, // 21: troupe.messages.JobHistory.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_messages_checkpoint_proto_init() }
@@ -727,14 +803,14 @@ func file_messages_checkpoint_proto_init() {
 	file_messages_history_proto_init()
 	file_messages_invocation_proto_init()
 	file_messages_task_proto_init()
-	file_messages_checkpoint_proto_msgTypes[2].OneofWrappers = []any{}
+	file_messages_checkpoint_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_checkpoint_proto_rawDesc), len(file_messages_checkpoint_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

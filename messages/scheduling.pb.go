@@ -694,6 +694,106 @@ func (x *ResizeJobReply) GetEffectiveRound() uint32 {
 	return 0
 }
 
+// SetParallelism changes into how many assignments an elastic job is cut: from
+// the next round on if it runs, from the first one if it is queued. Client to
+// Scheduler; answered by SetParallelismReply. A repeat changes nothing more.
+type SetParallelism struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Parallelism   uint32                 `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"` // within the job's bounds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetParallelism) Reset() {
+	*x = SetParallelism{}
+	mi := &file_messages_scheduling_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetParallelism) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetParallelism) ProtoMessage() {}
+
+func (x *SetParallelism) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_scheduling_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetParallelism.ProtoReflect.Descriptor instead.
+func (*SetParallelism) Descriptor() ([]byte, []int) {
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SetParallelism) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *SetParallelism) GetParallelism() uint32 {
+	if x != nil {
+		return x.Parallelism
+	}
+	return 0
+}
+
+// SetParallelismReply answers SetParallelism.
+type SetParallelismReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"` // NOT_FOUND: no such job runs; CONFLICT: it is static; INVALID: out of bounds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetParallelismReply) Reset() {
+	*x = SetParallelismReply{}
+	mi := &file_messages_scheduling_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetParallelismReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetParallelismReply) ProtoMessage() {}
+
+func (x *SetParallelismReply) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_scheduling_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetParallelismReply.ProtoReflect.Descriptor instead.
+func (*SetParallelismReply) Descriptor() ([]byte, []int) {
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SetParallelismReply) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 var File_messages_scheduling_proto protoreflect.FileDescriptor
 
 const file_messages_scheduling_proto_rawDesc = "" +
@@ -744,7 +844,12 @@ const file_messages_scheduling_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x122\n" +
 	"\afailure\x18\x03 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12'\n" +
 	"\x0feffective_epoch\x18\x04 \x01(\rR\x0eeffectiveEpoch\x12'\n" +
-	"\x0feffective_round\x18\x05 \x01(\rR\x0eeffectiveRoundB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\x0feffective_round\x18\x05 \x01(\rR\x0eeffectiveRound\"I\n" +
+	"\x0eSetParallelism\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12 \n" +
+	"\vparallelism\x18\x02 \x01(\rR\vparallelism\"I\n" +
+	"\x13SetParallelismReply\x122\n" +
+	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailureB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_scheduling_proto_rawDescOnce sync.Once
@@ -758,7 +863,7 @@ func file_messages_scheduling_proto_rawDescGZIP() []byte {
 	return file_messages_scheduling_proto_rawDescData
 }
 
-var file_messages_scheduling_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_messages_scheduling_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_messages_scheduling_proto_goTypes = []any{
 	(*SlotGrant)(nil),               // 0: troupe.messages.SlotGrant
 	(*JobSize)(nil),                 // 1: troupe.messages.JobSize
@@ -770,35 +875,38 @@ var file_messages_scheduling_proto_goTypes = []any{
 	(*RequestParallelismReply)(nil), // 7: troupe.messages.RequestParallelismReply
 	(*ResizeJob)(nil),               // 8: troupe.messages.ResizeJob
 	(*ResizeJobReply)(nil),          // 9: troupe.messages.ResizeJobReply
-	(*TrainTask)(nil),               // 10: troupe.messages.TrainTask
-	(*JobRef)(nil),                  // 11: troupe.messages.JobRef
-	(*Failure)(nil),                 // 12: troupe.messages.Failure
-	(Phase)(0),                      // 13: troupe.messages.Phase
-	(*JobResult)(nil),               // 14: troupe.messages.JobResult
+	(*SetParallelism)(nil),          // 10: troupe.messages.SetParallelism
+	(*SetParallelismReply)(nil),     // 11: troupe.messages.SetParallelismReply
+	(*TrainTask)(nil),               // 12: troupe.messages.TrainTask
+	(*JobRef)(nil),                  // 13: troupe.messages.JobRef
+	(*Failure)(nil),                 // 14: troupe.messages.Failure
+	(Phase)(0),                      // 15: troupe.messages.Phase
+	(*JobResult)(nil),               // 16: troupe.messages.JobResult
 }
 var file_messages_scheduling_proto_depIdxs = []int32{
 	0,  // 0: troupe.messages.JobSize.grants:type_name -> troupe.messages.SlotGrant
-	10, // 1: troupe.messages.StartJob.task:type_name -> troupe.messages.TrainTask
+	12, // 1: troupe.messages.StartJob.task:type_name -> troupe.messages.TrainTask
 	1,  // 2: troupe.messages.StartJob.size:type_name -> troupe.messages.JobSize
-	11, // 3: troupe.messages.StartJobReply.job:type_name -> troupe.messages.JobRef
-	12, // 4: troupe.messages.StartJobReply.failure:type_name -> troupe.messages.Failure
-	13, // 5: troupe.messages.StartJobReply.phase:type_name -> troupe.messages.Phase
-	14, // 6: troupe.messages.StartJobReply.result:type_name -> troupe.messages.JobResult
-	11, // 7: troupe.messages.JobFinished.job:type_name -> troupe.messages.JobRef
-	14, // 8: troupe.messages.JobFinished.result:type_name -> troupe.messages.JobResult
-	11, // 9: troupe.messages.JobFinishedReply.job:type_name -> troupe.messages.JobRef
-	11, // 10: troupe.messages.RequestParallelism.job:type_name -> troupe.messages.JobRef
-	11, // 11: troupe.messages.RequestParallelismReply.job:type_name -> troupe.messages.JobRef
+	13, // 3: troupe.messages.StartJobReply.job:type_name -> troupe.messages.JobRef
+	14, // 4: troupe.messages.StartJobReply.failure:type_name -> troupe.messages.Failure
+	15, // 5: troupe.messages.StartJobReply.phase:type_name -> troupe.messages.Phase
+	16, // 6: troupe.messages.StartJobReply.result:type_name -> troupe.messages.JobResult
+	13, // 7: troupe.messages.JobFinished.job:type_name -> troupe.messages.JobRef
+	16, // 8: troupe.messages.JobFinished.result:type_name -> troupe.messages.JobResult
+	13, // 9: troupe.messages.JobFinishedReply.job:type_name -> troupe.messages.JobRef
+	13, // 10: troupe.messages.RequestParallelism.job:type_name -> troupe.messages.JobRef
+	13, // 11: troupe.messages.RequestParallelismReply.job:type_name -> troupe.messages.JobRef
 	1,  // 12: troupe.messages.RequestParallelismReply.size:type_name -> troupe.messages.JobSize
-	11, // 13: troupe.messages.ResizeJob.job:type_name -> troupe.messages.JobRef
+	13, // 13: troupe.messages.ResizeJob.job:type_name -> troupe.messages.JobRef
 	1,  // 14: troupe.messages.ResizeJob.size:type_name -> troupe.messages.JobSize
-	11, // 15: troupe.messages.ResizeJobReply.job:type_name -> troupe.messages.JobRef
-	12, // 16: troupe.messages.ResizeJobReply.failure:type_name -> troupe.messages.Failure
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	13, // 15: troupe.messages.ResizeJobReply.job:type_name -> troupe.messages.JobRef
+	14, // 16: troupe.messages.ResizeJobReply.failure:type_name -> troupe.messages.Failure
+	14, // 17: troupe.messages.SetParallelismReply.failure:type_name -> troupe.messages.Failure
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_messages_scheduling_proto_init() }
@@ -815,7 +923,7 @@ func file_messages_scheduling_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_scheduling_proto_rawDesc), len(file_messages_scheduling_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -11,7 +11,10 @@ import (
 
 // Deps is everything the journal may touch outside its own state.
 type Deps struct {
-	Log     *zap.Logger
+	Log *zap.Logger
+	// Shown gets the events of all jobs as watchers see them: those of a job in
+	// order, each once. It must not block; nil: nobody wants them.
+	Shown   func([]*messages.JobEvent)
 	Options []actor.PropsOption
 }
 
@@ -20,12 +23,13 @@ type Deps struct {
 func Props(deps Deps) *actor.Props {
 	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
 	kept := newState()
-	return actor.PropsFromProducer(func() actor.Actor { return &journal{log: deps.Log, state: kept} }, opts...)
+	return actor.PropsFromProducer(func() actor.Actor { return &journal{log: deps.Log, shown: deps.Shown, state: kept} }, opts...)
 }
 
 // journal runs only inside Receive.
 type journal struct {
 	log   *zap.Logger
+	shown func([]*messages.JobEvent)
 	state *state
 }
 
@@ -52,6 +56,9 @@ func (j *journal) onJobEvent(ctx actor.Context, m *messages.JobEvent) {
 	}
 	if ctx.Sender() != nil {
 		ctx.Respond(&messages.JobEventReply{Job: m.GetJob(), Seq: answered})
+	}
+	if j.shown != nil && len(shown) > 0 {
+		j.shown(shown)
 	}
 	for _, watcher := range j.state.watchers(m.GetJob().GetId()) {
 		for _, event := range shown {

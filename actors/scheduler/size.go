@@ -5,6 +5,9 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -141,6 +144,17 @@ func (s *state) decide(j *job, m Measurement) (warning string) {
 	answer := s.policy.Parallelism(j.past)
 	j.wanted = s.clamp(j, rounded(answer, j.n))
 
+	n := s.reach(j)
+	if j.clamped || answer >= 1 && answer <= task.MaxParallelism {
+		return ""
+	}
+	j.clamped = true
+	return fmt.Sprintf("the policy %s asked for a parallelism of %v: the job goes on with %d", s.policy.Name(), answer, n)
+}
+
+// reach brings a job's N to what is wanted, as far as slots are free: one that
+// grows gets them, one that shrinks gives up those it has too many.
+func (s *state) reach(j *job) uint32 {
 	free, had := s.free(), j.slots()
 	n := j.wanted
 	if n > j.n {
@@ -154,11 +168,31 @@ func (s *state) decide(j *job, m Measurement) (warning string) {
 		j.release(n)
 		s.resized(j)
 	}
-	if j.clamped || answer >= 1 && answer <= task.MaxParallelism {
-		return ""
+	return n
+}
+
+// set changes the N of an elastic job as a person wants it. It stays so until
+// the policy, or a loss of slots, says something else.
+func (s *state) set(now time.Time, m *messages.SetParallelism) error {
+	j := s.jobs[m.GetJobId()]
+	if j == nil {
+		return fault.New("scheduler.set", fault.NotFound, "no job %s runs or waits here", m.GetJobId())
 	}
-	j.clamped = true
-	return fmt.Sprintf("the policy %s asked for a parallelism of %v: the job goes on with %d", s.policy.Name(), answer, n)
+	lo, hi := s.bounds(j)
+	switch n := m.GetParallelism(); {
+	case j.static():
+		return fault.New("scheduler.set", fault.Conflict, "job %s keeps its parallelism, as it was submitted (static_parallelism)", j.id)
+	case n < lo || n > hi:
+		return fault.New("scheduler.set", fault.Invalid, "parallelism %d: job %s may have %d to %d", n, j.id, lo, hi)
+	case j.phase == queued:
+		j.task = proto.CloneOf(j.task)
+		j.task.Options.DefaultParallelism = n
+	default:
+		j.wanted, j.loss, j.disturbed = n, nil, true
+		s.reach(j)
+		s.settle(now)
+	}
+	return nil
 }
 
 // sound reports whether the measurement can be reckoned with.

@@ -26,7 +26,14 @@ func (s *state) accept(now time.Time, m *messages.SubmitJob) (*messages.SubmitJo
 	if err != nil {
 		return nil, err
 	}
-	return s.enqueue(now, &job{id: s.newID(), key: m.GetKey(), task: resolved}), nil
+	id := m.GetJobId()
+	if id == "" {
+		id = s.newID()
+	}
+	if s.jobs[id] != nil {
+		return nil, fault.New("scheduler.submit", fault.Conflict, "job %s is there already", id)
+	}
+	return s.enqueue(now, &job{id: id, key: m.GetKey(), task: resolved}), nil
 }
 
 // resume queues a job again that does not run.

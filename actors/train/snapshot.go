@@ -18,6 +18,7 @@ func (s *state) mark(now time.Time) {
 		Parallelism:  s.parallelism(),
 		ModelVersion: s.version, Model: s.model, Optimizers: maps.Clone(s.optimizers), SharedOptimizer: s.shared, Momentum: s.momentum,
 		Validate: s.validate, NextCheck: s.nextCheck, History: s.history.snapshot(now),
+		Events: s.emitted, Before: s.before,
 	}
 }
 
@@ -31,6 +32,7 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	maps.Copy(s.optimizers, from.GetOptimizers())
 	s.validate, s.nextCheck = from.GetValidate(), from.GetNextCheck()
 	s.history.restore(from.GetHistory(), now)
+	s.before = append(from.GetBefore(), &messages.EventEnd{Incarnation: from.GetJob().GetIncarnation(), Seq: from.GetEvents()})
 	s.sizing = s.wantsSize()
 	s.mark(now)
 }

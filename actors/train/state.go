@@ -46,6 +46,8 @@ type state struct {
 	budget    int                  // failures that the job may still have
 	nextCheck float64              // epochs after which the next validation is due
 	events    []*messages.JobEvent // to be posted
+	emitted   uint64               // those that were, too
+	before    []*messages.EventEnd // of earlier incarnations: where their events end
 	fatal     *messages.Failure    // why the job cannot go on
 }
 
@@ -180,7 +182,10 @@ func (s *state) warn(text string) {
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_Warned{Warned: &messages.JobWarned{Text: text}}})
 }
 
-func (s *state) emit(e *messages.JobEvent) { s.events = append(s.events, e) }
+func (s *state) emit(e *messages.JobEvent) {
+	s.events = append(s.events, e)
+	s.emitted++
+}
 
 // check says which invariant is broken.
 func (s *state) check() error {
