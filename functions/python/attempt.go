@@ -57,6 +57,10 @@ func (a *attempt) run() (functions.Answer, error) {
 	if err != nil {
 		return functions.Answer{}, err
 	}
+	if a.inv.Attempt > 0 {
+		// The one before may have failed for what a warm worker remembers.
+		a.program.refresh(a.inv.Slot)
+	}
 	owner := Line{JobID: a.inv.JobID, Function: a.inv.Function, Index: a.inv.Index}
 	w, err := a.program.take(a.ctx, a.settings(), owner)
 	if err != nil {

@@ -2,6 +2,7 @@ package python_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/python"
 )
 
@@ -226,4 +228,25 @@ func (h host) kill(t *testing.T) {
 		require.NoError(t, h.cmd.Process.Signal(syscall.SIGKILL))
 		_ = h.cmd.Wait()
 	}
+}
+
+// What a warm worker remembers may be why an attempt failed: the next one gets
+// a fresh worker, whatever slot it runs on.
+func TestFurtherAttemptsGetFreshWorkers(t *testing.T) {
+	r := fake(t, python.Config{Slots: 2}, "any")
+	attempt := func(n, slot int) int {
+		answer, err := r.Run(t.Context(), functions.Invocation{
+			Task: functions.Infer, Function: "any", Slot: slot, Attempt: n, Args: map[string]string{"do": "ok"}, Infer: json.RawMessage("[]"),
+		})
+		require.NoError(t, err)
+		var s said
+		require.NoError(t, json.Unmarshal(answer.Predictions, &s))
+		return s.PID
+	}
+	warm := attempt(0, 1)
+	require.Equal(t, warm, attempt(0, 1))
+	fresh := attempt(1, 1)
+	require.NotEqual(t, warm, fresh)
+	require.Equal(t, fresh, attempt(0, 1), "which stays warm in turn")
+	require.Len(t, processes(t, r.user), 2, "the zygote and one worker")
 }

@@ -117,6 +117,18 @@ func (p *program) takeIdle(s settings) *worker {
 	return nil
 }
 
+// refresh ends the slot's warm worker.
+func (p *program) refresh(slot int) {
+	p.mu.Lock()
+	w := p.idle[slot]
+	delete(p.idle, slot)
+	p.mu.Unlock()
+	if w != nil {
+		w.stopIdle()
+		p.drop(w)
+	}
+}
+
 // give takes a worker back that is well, to be used again.
 func (p *program) give(w *worker) {
 	p.mu.Lock()

@@ -75,6 +75,13 @@ class Probe(KubeModel):
     def kills(self, value):
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def naps(self, value):
+        """For a while, once the file `mark` says who."""
+        with open(self.args["mark"], "a") as f:
+            f.write(f"{os.getpid()}\n")
+        time.sleep(3)
+        return value
+
     def sleeps(self, value):
         """For an hour, once the file `mark` says so."""
         with open(self.args["mark"], "a") as f:
