@@ -107,6 +107,26 @@ func TestAStragglerIsRunTwice(t *testing.T) {
 	}
 }
 
+// The loser's answer is late, whenever it comes: the round waits for whoever
+// has not answered yet.
+func TestTheLosersAnswerIsNoSecondOne(t *testing.T) {
+	s := newStageOf(t, 1, sizeOf(1, 4, 6), backed(4, 0))
+	round := s.begin()
+	s.started(round...)
+	s.answerAfter(round[0], 100*time.Millisecond)
+	s.answerAfter(round[1], 100*time.Millisecond)
+	s.sim.Advance(3 * time.Second)
+	backups := s.next()
+	require.Equal(t, []uint32{2, 3}, functions(backups))
+	s.answerAfter(backups[1], time.Second)
+	s.answerAfter(round[3], 4*time.Second)
+	require.Nil(t, s.crash)
+	require.Empty(t, s.merges(), "function 2 is still at it")
+	s.answerAfter(round[2], 4*time.Second)
+	require.EqualValues(t, 4, s.merges()[0].GetSamples())
+	require.EqualValues(t, 2, s.end().GetEpochs()[0].GetBackups())
+}
+
 // Nobody is backed up while something waits for a slot, without the option, or
 // without a slot to do it on.
 func TestABackupTakesNobodysSlot(t *testing.T) {
