@@ -109,6 +109,7 @@ type result struct {
 	Epochs         []struct {
 		Epoch   int `json:"epoch"`
 		Samples int `json:"samples"`
+		Dropped int `json:"dropped_samples"`
 		Rounds  int `json:"rounds"`
 	} `json:"epochs"`
 	Retries         int     `json:"retries"`

@@ -66,6 +66,22 @@ func TestE2EPythonWrongReturns(t *testing.T) {
 	}
 }
 
+// What a function cannot be trained on is skipped on request, whether it raises
+// or its loss is not finite: half of the samples here, and with all of them the
+// job ends.
+func TestE2EPythonBadSamplesAreDropped(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	for _, do := range []string{"train-nan", "train-raises"} {
+		r := h.run(t, probe(t, do, "--arg", "function=1", "--on-bad-samples", "drop")...)
+		require.Equal(t, 719, r.Epochs[0].Samples, do) // function 0's: 512 of the first round, 207 of the second
+		require.Equal(t, 718, r.Epochs[0].Dropped)
+		require.Equal(t, 2, r.Epochs[0].Rounds)
+	}
+	r, _ := h.fail(t, probe(t, "train-nan", "--on-bad-samples", "drop")...)
+	require.Contains(t, r.Error, "epoch 1: all 1437 samples were dropped")
+}
+
 // A broken answer costs one retry and leaves no trace in the model; what breaks
 // every attempt ends the job with the reason.
 func TestE2EPythonTrouble(t *testing.T) {

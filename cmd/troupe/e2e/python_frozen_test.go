@@ -46,10 +46,8 @@ func TestE2EPythonFrozenWorker(t *testing.T) {
 			})
 			require.NoError(t, syscall.Kill(worker, syscall.SIGSTOP))
 			frozen := time.Now()
-			go func() { // once it has been cut
-				time.Sleep(15 * time.Second)
-				_ = syscall.Kill(worker, syscall.SIGCONT)
-			}()
+			thaw := time.AfterFunc(11*time.Second, func() { _ = syscall.Kill(worker, syscall.SIGCONT) }) // when it was cut, or is
+			defer thaw.Stop()
 			e := r.wait(t)
 			took := time.Since(frozen)
 			require.Zero(t, e.code, e.err)
