@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/store/dataset"
 )
 
 // Company is the node behind the API. Errors are of package fault: their kind
@@ -81,8 +82,10 @@ type Catalogs interface {
 
 	Datasets(ctx context.Context) ([]Dataset, error)
 	Dataset(ctx context.Context, name string) (Dataset, error)
-	// CreateDataset imports files of this machine under a name, all or nothing.
-	CreateDataset(ctx context.Context, name, path string) (Dataset, error)
+	// CreateDataset imports a file or folder of this machine under a name, all or
+	// nothing, and reads it as how says. Invalid: what it holds, too; Conflict: a
+	// built-in one.
+	CreateDataset(ctx context.Context, name, path string, how dataset.Options) (Dataset, error)
 	DeleteDataset(ctx context.Context, name string) error
 
 	Models(ctx context.Context) ([]Model, error)

@@ -424,6 +424,7 @@ type RoundMerged struct {
 	ModelVersion  uint64                 `protobuf:"varint,8,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"`
 	DurationUs    uint64                 `protobuf:"varint,9,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"` // of the round, its merge included
 	MergeUs       uint64                 `protobuf:"varint,10,opt,name=merge_us,json=mergeUs,proto3" json:"merge_us,omitempty"`
+	MergeBytes    uint64                 `protobuf:"varint,11,opt,name=merge_bytes,json=mergeBytes,proto3" json:"merge_bytes,omitempty"` // of the answers that were merged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +525,13 @@ func (x *RoundMerged) GetDurationUs() uint64 {
 func (x *RoundMerged) GetMergeUs() uint64 {
 	if x != nil {
 		return x.MergeUs
+	}
+	return 0
+}
+
+func (x *RoundMerged) GetMergeBytes() uint64 {
+	if x != nil {
+		return x.MergeBytes
 	}
 	return 0
 }
@@ -880,7 +888,7 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\x05round\x18\a \x01(\rR\x05round\"F\n" +
 	"\fEpochStarted\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\rR\vparallelism\"\xa9\x02\n" +
+	"\vparallelism\x18\x02 \x01(\rR\vparallelism\"\xca\x02\n" +
 	"\vRoundMerged\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\rR\x05round\x12 \n" +
@@ -893,7 +901,9 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\vduration_us\x18\t \x01(\x04R\n" +
 	"durationUs\x12\x19\n" +
 	"\bmerge_us\x18\n" +
-	" \x01(\x04R\amergeUs\"\xb1\x01\n" +
+	" \x01(\x04R\amergeUs\x12\x1f\n" +
+	"\vmerge_bytes\x18\v \x01(\x04R\n" +
+	"mergeBytes\"\xb1\x01\n" +
 	"\x0eFunctionFailed\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x19\n" +

@@ -42,6 +42,7 @@ type TrainTask struct {
 	DatasetLabel     string  `protobuf:"bytes,12,opt,name=dataset_label,json=datasetLabel,proto3" json:"dataset_label,omitempty"`                 // of a CSV file: the column that is y; empty: the last
 	DatasetTestShare float64 `protobuf:"fixed64,13,opt,name=dataset_test_share,json=datasetTestShare,proto3" json:"dataset_test_share,omitempty"` // of a file without a test part, in (0, 1); 0: 0.2
 	FunctionVersion  string  `protobuf:"bytes,11,opt,name=function_version,json=functionVersion,proto3" json:"function_version,omitempty"`        // of a user's program, sha256, hex; empty: a built-in
+	ModelType        string  `protobuf:"bytes,14,opt,name=model_type,json=modelType,proto3" json:"model_type,omitempty"`                          // what the user calls the model; a label, nothing depends on it
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -163,6 +164,13 @@ func (x *TrainTask) GetDatasetTestShare() float64 {
 func (x *TrainTask) GetFunctionVersion() string {
 	if x != nil {
 		return x.FunctionVersion
+	}
+	return ""
+}
+
+func (x *TrainTask) GetModelType() string {
+	if x != nil {
+		return x.ModelType
 	}
 	return ""
 }
@@ -559,7 +567,7 @@ var File_messages_task_proto protoreflect.FileDescriptor
 
 const file_messages_task_proto_rawDesc = "" +
 	"\n" +
-	"\x13messages/task.proto\x12\x0ftroupe.messages\"\xda\x03\n" +
+	"\x13messages/task.proto\x12\x0ftroupe.messages\"\xf9\x03\n" +
 	"\tTrainTask\x12#\n" +
 	"\rfunction_name\x18\x01 \x01(\tR\ffunctionName\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\tR\adataset\x12\x16\n" +
@@ -575,7 +583,9 @@ const file_messages_task_proto_rawDesc = "" +
 	" \x01(\x04R\vtestSamples\x12#\n" +
 	"\rdataset_label\x18\f \x01(\tR\fdatasetLabel\x12,\n" +
 	"\x12dataset_test_share\x18\r \x01(\x01R\x10datasetTestShare\x12)\n" +
-	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\"\x9a\t\n" +
+	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\x12\x1d\n" +
+	"\n" +
+	"model_type\x18\x0e \x01(\tR\tmodelType\"\x9a\t\n" +
 	"\fTrainOptions\x12/\n" +
 	"\x13default_parallelism\x18\x01 \x01(\rR\x12defaultParallelism\x12'\n" +
 	"\x0fmin_parallelism\x18\x02 \x01(\rR\x0eminParallelism\x12'\n" +

@@ -186,8 +186,17 @@ func (s *state) merged(m *merged, now time.Time) {
 		Epoch: s.epoch, Round: s.round, Parallelism: s.merging.plan.GetParallelism(), Answers: uint32(len(answers)),
 		Samples: round.samples, EpochSamples: s.history.record.GetSamples(), Loss: round.loss, ModelVersion: s.version,
 		DurationUs: uint64(now.Sub(s.merging.started).Microseconds()), MergeUs: uint64(m.took.Microseconds()),
+		MergeBytes: bytesOf(answers),
 	}}})
 	s.settled(now)
+}
+
+// bytesOf returns how many bytes answers have that are merged.
+func bytesOf(answers []*messages.Invoked) (n uint64) {
+	for _, a := range answers {
+		n += a.GetModel().GetBytes()
+	}
+	return n
 }
 
 // wantsSize reports whether the Scheduler is to be asked for the N of the next
