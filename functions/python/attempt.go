@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"os"
 	"time"
 
 	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -19,17 +18,8 @@ type attempt struct {
 	ctx     context.Context
 	inv     functions.Invocation
 
-	temps   temps
-	outputs map[string]*output // by name, once the worker has asked for them
-}
-
-// output is a file that a worker writes.
-type output struct {
-	out    functions.Output // nil = not wanted
-	writer io.Writer
-	size   int64
-	path   string
-	temp   bool // path is not where out keeps it
+	temps   child.Temps
+	outputs map[string]*child.Output // by name, once the worker has asked for them
 }
 
 // The names of outputs in messages.
@@ -51,8 +41,8 @@ func (a *attempt) run() (functions.Answer, error) {
 	if err := a.ctx.Err(); err != nil {
 		return functions.Answer{}, err
 	}
-	a.temps.dir = a.rt.dir
-	defer a.temps.remove()
+	a.temps.Dir = a.rt.dir
+	defer a.temps.Remove()
 	request, err := a.request()
 	if err != nil {
 		return functions.Answer{}, err
@@ -79,7 +69,7 @@ func (a *attempt) run() (functions.Answer, error) {
 		a.program.drop(w) // who knows what it left behind: the next try gets a fresh one
 		return functions.Answer{}, err
 	}
-	w.output.drain()
+	w.output.Drain()
 	a.program.give(w)
 	return answer, err
 }
@@ -104,15 +94,15 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 			return functions.Answer{}, err
 		}
 	}
-	if err := writeFrame(w.control, request); err != nil {
-		if _, tooLong := errors.AsType[errTooLong](err); tooLong {
+	if err := child.WriteFrame(w.control, request); err != nil {
+		if _, tooLong := errors.AsType[child.TooLongError](err); tooLong {
 			return functions.Answer{}, fault.New("python.run", fault.Invalid, "the request to function %q: %w", a.program.title(), err)
 		}
 		return functions.Answer{}, a.broken(w, err)
 	}
 	for {
 		var m fromWorker
-		if err := readFrame(w.control, &m); err != nil {
+		if err := child.ReadFrame(w.control, &m); err != nil {
 			return functions.Answer{}, a.broken(w, err)
 		}
 		switch {
@@ -131,10 +121,10 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 				return functions.Answer{}, a.killed(w)
 			}
 			if a.inv.Sabotage.Freeze && *m.Batch == request.Run.Sabotage.HangAtBatch {
-				w.proc.freeze()
+				w.proc.Freeze()
 			}
 		default:
-			return functions.Answer{}, a.broken(w, &frameError{"it sent a message that says nothing"})
+			return functions.Answer{}, a.broken(w, &child.FrameError{Text: "it sent a message that says nothing"})
 		}
 	}
 }
@@ -156,7 +146,7 @@ func (a *attempt) strike(w *worker) error {
 	case s.Kill:
 		return a.killed(w)
 	case s.Freeze:
-		w.proc.freeze()
+		w.proc.Freeze()
 	case s.Hang:
 	case s.Slow > 0:
 		timer := time.NewTimer(s.Slow)
@@ -175,58 +165,43 @@ func (a *attempt) strike(w *worker) error {
 
 // killed kills the worker, really.
 func (a *attempt) killed(w *worker) error {
-	w.proc.kill()
+	w.proc.Kill()
 	return fault.New("python.run", fault.Unavailable, "function %q was killed on purpose", a.program.title())
 }
 
 // broken is the error of a worker that does not do its part.
 func (a *attempt) broken(w *worker, err error) error {
-	return fault.New("python.run", fault.Unavailable, "the worker of function %q (process %d) %s", a.program.title(), w.proc.pid, w.proc.ended(err))
+	return fault.New("python.run", fault.Unavailable, "the worker of function %q (process %d) %s", a.program.title(), w.proc.PID, w.proc.Ended(err))
 }
 
 // create reserves the outputs that the worker asks for, and tells it where they
 // are. An error of Create is the call's; the worker hears it as well.
 func (a *attempt) create(w *worker, sizes map[string]int64) error {
 	if a.outputs != nil {
-		return a.broken(w, &frameError{"it asked for its outputs twice"})
+		return a.broken(w, &child.FrameError{Text: "it asked for its outputs twice"})
 	}
-	a.outputs = map[string]*output{}
+	a.outputs = map[string]*child.Output{}
 	paths := map[string]string{}
 	for name, size := range sizes {
-		o := &output{size: size}
+		o := &child.Output{Size: size}
 		switch name {
 		case modelOut:
-			o.out = a.inv.ModelOut
+			o.Out = a.inv.ModelOut
 		case optimizerOut:
-			o.out = a.inv.OptimizerOut
+			o.Out = a.inv.OptimizerOut
 		}
 		if size < 0 {
-			return a.broken(w, &frameError{"it asked for less than no bytes"})
+			return a.broken(w, &child.FrameError{Text: "it asked for less than no bytes"})
 		}
-		if err := o.reserve(&a.temps); err != nil {
+		if err := o.Reserve(&a.temps); err != nil {
 			return err
 		}
-		a.outputs[name], paths[name] = o, o.path
+		a.outputs[name], paths[name] = o, o.Path
 	}
-	if err := writeFrame(w.control, map[string]any{"paths": paths}); err != nil {
+	if err := child.WriteFrame(w.control, map[string]any{"paths": paths}); err != nil {
 		return a.broken(w, err)
 	}
 	return nil
-}
-
-// reserve makes the file.
-func (o *output) reserve(t *temps) (err error) {
-	if o.out != nil {
-		if o.writer, err = o.out.Create(o.size); err != nil {
-			return err
-		}
-		o.path = o.out.Path()
-	}
-	if o.path == "" {
-		o.temp = true
-		o.path, err = t.add(func(f *os.File) error { return f.Truncate(o.size) })
-	}
-	return err
 }
 
 // answer is what the worker's end means, its outputs in place.
@@ -246,37 +221,18 @@ func (a *attempt) answer(d *done) (functions.Answer, error) {
 	}
 	answer.HasOptimizer = d.HasOptimizer && a.inv.OptimizerOut != nil && a.outputs[optimizerOut] != nil
 	for name, o := range a.outputs {
-		if err := o.settle(); err != nil {
+		if err := o.Settle(); err != nil {
 			return functions.Answer{}, err
 		}
 		crc, said := d.CRC[name]
 		if !said {
 			return functions.Answer{}, fault.New("python.run", fault.Unavailable, "the worker of function %q did not say what it wrote as its %s", a.program.title(), name)
 		}
-		if o.out != nil {
-			o.out.Attest(crc)
+		if o.Out != nil {
+			o.Out.Attest(crc)
 		}
 	}
 	return answer, nil
-}
-
-// settle puts what the worker wrote to where it belongs.
-func (o *output) settle() error {
-	info, err := os.Stat(o.path)
-	if err == nil && info.Size() != o.size {
-		return fault.New("python.run", fault.Unavailable, "a worker wrote %d bytes where it had asked for %d", info.Size(), o.size)
-	}
-	if err == nil && o.temp && o.out != nil {
-		var f *os.File
-		if f, err = os.Open(o.path); err == nil {
-			_, err = io.Copy(o.writer, f)
-			_ = f.Close()
-		}
-	}
-	if err != nil {
-		return fault.New("python.run", fault.Unavailable, "read what a worker wrote: %w", err)
-	}
-	return nil
 }
 
 // done is how a worker says that all went well.

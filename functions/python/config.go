@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -42,15 +43,8 @@ type Config struct {
 	Warn func(string)
 }
 
-// Line is one line that a program wrote to its standard output or error,
-// without its end, in valid UTF-8, at most 64 KiB long (a longer one comes in
-// pieces).
-type Line struct {
-	JobID    string
-	Function string // name
-	Index    int    // function id, in [0, N); -1 while the program is imported for all
-	Text     string
-}
+// Line is one line that a program wrote.
+type Line = child.Line
 
 const defaultIdle = 60 * time.Second
 

@@ -1,61 +1,10 @@
 package python
 
 import (
-	"errors"
-	"fmt"
-	"io"
 	"strings"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 )
-
-// tellTime is how long the word of how a process ended may be behind its end.
-const tellTime = 300 * time.Millisecond
-
-// ending says how a process ended that is gone: a verb and more.
-func (p *process) ending() string {
-	timer := time.NewTimer(tellTime)
-	defer timer.Stop()
-	select {
-	case <-p.exit.told:
-		return describe(p.exit.status)
-	case <-timer.C:
-		return "ended, nobody saw how"
-	}
-}
-
-// ended says why a process is of no use any more, after reading from it gave
-// err.
-func (p *process) ended(err error) string {
-	timer := time.NewTimer(tellTime)
-	defer timer.Stop()
-	if _, garbage := errors.AsType[*frameError](err); !garbage {
-		select {
-		case <-p.gone:
-			return p.ending()
-		case <-timer.C:
-		}
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "closed its connection"
-	}
-	return "cannot be understood: " + err.Error()
-}
-
-func describe(status syscall.WaitStatus) string {
-	if !status.Signaled() {
-		return fmt.Sprintf("ended with exit status %d", status.ExitStatus())
-	}
-	text := fmt.Sprintf("was killed by signal %d (%s)", status.Signal(), unix.SignalName(status.Signal()))
-	if status.Signal() == syscall.SIGKILL {
-		text += ", as the system does when memory runs out: if it happens again use a smaller batch or fewer --slots"
-	}
-	return text
-}
 
 // failure is what a zygote or worker says went wrong.
 type failure struct {

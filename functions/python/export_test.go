@@ -1,14 +1,4 @@
 package python
 
-// For tests of what is not exported.
-var (
-	ReadFrame  = readFrame
-	WriteFrame = writeFrame
-	CountGPUs  = visible
-)
-
-// MaxFrame bounds a frame.
-const MaxFrame = maxFrame
-
-// FromWorker is what a worker may say.
-type FromWorker = fromWorker
+// CountGPUs says how many GPUs are to be used.
+var CountGPUs = visible

@@ -1,9 +1,6 @@
 package python
 
 import (
-	"bytes"
-	"encoding/binary"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/python"
 )
@@ -57,7 +54,7 @@ func (r *Runtime) open() (err error) {
 	if r.hub, err = listen(socketIn(r.dir)); err != nil {
 		return err
 	}
-	r.spawner = newSpawner()
+	r.spawner = child.NewSpawner()
 	return nil
 }
 
@@ -129,56 +126,4 @@ func claim(path string) (*os.File, bool) {
 func release(f *os.File) {
 	_ = os.Remove(f.Name())
 	_ = f.Close()
-}
-
-// temps are the files of one invocation that somebody else has only in memory.
-type temps struct {
-	dir   string
-	paths []string
-}
-
-// add returns the path of a new file with what fill writes.
-func (t *temps) add(fill func(*os.File) error) (string, error) {
-	f, err := os.CreateTemp(t.dir, "temp-")
-	if err != nil {
-		return "", fault.New("python.file", fault.Unavailable, "make a temporary file: %w", err)
-	}
-	t.paths = append(t.paths, f.Name())
-	err = fill(f)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return "", fault.New("python.file", fault.Unavailable, "write a temporary file: %w", err)
-	}
-	return f.Name(), nil
-}
-
-// input returns where in is as a file, "" when it is empty.
-func (t *temps) input(in functions.Input) (string, error) {
-	if in.Path != "" || in.Size == 0 {
-		return in.Path, nil
-	}
-	return t.add(func(f *os.File) error {
-		_, err := io.Copy(f, io.NewSectionReader(in.R, 0, in.Size))
-		return err
-	})
-}
-
-// positions returns the path of a file of them, int64, little endian.
-func (t *temps) positions(p []int64) (string, error) {
-	return t.add(func(f *os.File) error {
-		var buf bytes.Buffer
-		if err := binary.Write(&buf, binary.LittleEndian, p); err != nil {
-			return err
-		}
-		_, err := f.Write(buf.Bytes())
-		return err
-	})
-}
-
-func (t *temps) remove() {
-	for _, path := range t.paths {
-		_ = os.Remove(path)
-	}
 }

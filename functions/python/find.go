@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -154,7 +155,7 @@ func probe(path string, importing bool) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("no answer in %v", probeTime)
 	case strings.TrimSpace(says.String()) != "":
-		return errors.New(lastLine(says.String()))
+		return errors.New(child.LastLine(says.String()))
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -82,7 +83,7 @@ func (h *hub) welcome(conn *net.UnixConn) bool {
 
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	var who hello
-	err := readFrame(conn, &who)
+	err := child.ReadFrame(conn, &who)
 	pid, perr := peer(conn)
 	_ = conn.SetDeadline(time.Time{})
 

@@ -110,7 +110,7 @@ func (p *program) takeIdle(s settings) *worker {
 		return nil
 	}
 	w.stopIdle()
-	if w.proc.alive() && w.settings.Threads == s.Threads {
+	if w.proc.Alive() && w.settings.Threads == s.Threads {
 		return w
 	}
 	p.drop(w)
@@ -132,7 +132,7 @@ func (p *program) refresh(slot int) {
 // give takes a worker back that is well, to be used again.
 func (p *program) give(w *worker) {
 	p.mu.Lock()
-	keep := !p.replaced && p.idle[w.settings.Slot] == nil && w.proc.alive()
+	keep := !p.replaced && p.idle[w.settings.Slot] == nil && w.proc.Alive()
 	if keep {
 		p.idle[w.settings.Slot] = w
 		w.stopIdle = p.rt.after(func() { p.expire(w) })
@@ -206,9 +206,9 @@ func (p *program) start(ctx context.Context, s settings, owner Line) (*worker, e
 		if err == nil || !errors.Is(err, errZygoteDied) || tries == 3 {
 			return w, err
 		}
-		z.proc.kill() // what it does not answer to it is not good for
+		z.proc.Kill() // what it does not answer to it is not good for
 		select {
-		case <-z.proc.gone:
+		case <-z.proc.Gone:
 		case <-ctx.Done():
 			return nil, err
 		}
@@ -223,7 +223,7 @@ func (p *program) ready(ctx context.Context, owner Line) (*zygote, error) {
 		p.mu.Unlock()
 		return nil, nil
 	}
-	if p.zygote != nil && p.zygote.proc.alive() {
+	if p.zygote != nil && p.zygote.proc.Alive() {
 		defer p.mu.Unlock()
 		return p.zygote, nil
 	}

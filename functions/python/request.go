@@ -72,13 +72,13 @@ func (a *attempt) request() (m toWorker, err error) {
 	}
 	if len(inv.Positions) <= inline {
 		r.Positions = inv.Positions
-	} else if r.PositionsFile, err = a.temps.positions(inv.Positions); err != nil {
+	} else if r.PositionsFile, err = a.temps.Positions(inv.Positions); err != nil {
 		return m, err
 	}
-	if r.X, err = a.temps.input(inv.Data.X); err != nil {
+	if r.X, err = a.temps.Input(inv.Data.X); err != nil {
 		return m, err
 	}
-	if r.Y, err = a.temps.input(inv.Data.Y); err != nil {
+	if r.Y, err = a.temps.Input(inv.Data.Y); err != nil {
 		return m, err
 	}
 	if r.Model, err = a.optional(inv.Model); err != nil {
@@ -89,7 +89,7 @@ func (a *attempt) request() (m toWorker, err error) {
 }
 
 func (a *attempt) optional(in functions.Input) (*string, error) {
-	path, err := a.temps.input(in)
+	path, err := a.temps.Input(in)
 	if err != nil || path == "" {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -27,7 +28,7 @@ type Runtime struct {
 	sdk     string // the Python packages
 	unlock  func()
 	hub     *hub
-	spawner *spawner
+	spawner *child.Spawner
 
 	mu       sync.Mutex // guards what follows
 	programs map[string]*program
@@ -225,7 +226,7 @@ func (r *Runtime) Close() error {
 	gone := make(chan struct{})
 	go func() {
 		r.tasks.Wait()
-		r.spawner.close()
+		r.spawner.Close()
 		close(gone)
 	}()
 	timer := time.NewTimer(closeTime)

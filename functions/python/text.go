@@ -2,7 +2,6 @@ package python
 
 import (
 	"bytes"
-	"strings"
 )
 
 // limited keeps the first bytes that are written to it.
@@ -16,11 +15,4 @@ func (l *limited) Write(p []byte) (int, error) {
 	l.buf.Write(p[:n])
 	l.left -= n
 	return len(p), nil
-}
-
-// lastLine returns the last line of text that is not blank: what a Python
-// traceback ends with.
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
 }

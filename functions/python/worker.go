@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -26,23 +27,23 @@ func workerRoles() []string { return []string{"worker", "log", "life"} }
 
 // worker is a process that runs invocations, one at a time.
 type worker struct {
-	proc     *process
+	proc     *child.Process
 	settings settings
 	control  *net.UnixConn
 	life     *net.UnixConn // carries nothing; the worker dies when it closes
-	output   *lines
-	early    *lines // what a process of its own prints before it connects; nil when forked
-	release  func() // gives back the cores
+	output   *child.Lines
+	early    *child.Lines // what a process of its own prints before it connects; nil when forked
+	release  func()       // gives back the cores
 	once     sync.Once
 
 	stopIdle func() // of who has it idle
 }
 
 // adopt makes a worker of what has arrived.
-func (r *Runtime) adopt(a *arrival, s settings, owner Line, watch func(done func()) (*process, error)) (*worker, error) {
+func (r *Runtime) adopt(a *arrival, s settings, owner Line, watch func(done func()) (*child.Process, error)) (*worker, error) {
 	w := &worker{settings: s, control: a.conns["worker"], life: a.conns["life"], release: func() {}}
 	r.tasks.Add(1)
-	output, err := readLines(a.conns["log"], owner, r.config.Log, r.tasks.Done)
+	output, err := child.ReadLines(a.conns["log"], owner, r.config.Log, r.tasks.Done)
 	if err != nil {
 		r.tasks.Done()
 		return nil, fault.New("python.worker", fault.Unavailable, "read what a worker prints: %w", err)
@@ -51,11 +52,11 @@ func (r *Runtime) adopt(a *arrival, s settings, owner Line, watch func(done func
 	r.tasks.Add(1)
 	if w.proc, err = watch(r.tasks.Done); err != nil {
 		r.tasks.Done()
-		output.close()
+		output.Close()
 		return nil, err
 	}
 	r.tasks.Go(func() { // what it started may still hold the other end
-		<-w.proc.gone
+		<-w.proc.Gone
 		_ = w.control.SetDeadline(time.Unix(1, 0))
 	})
 	return w, nil
@@ -63,8 +64,8 @@ func (r *Runtime) adopt(a *arrival, s settings, owner Line, watch func(done func
 
 // launch starts a Python process of ours: module is run with the program as its
 // argument.
-func (r *Runtime) launch(module string, p Program, token string, owner Line, s settings) (*process, *lines, error) {
-	failed := func(err error) (*process, *lines, error) {
+func (r *Runtime) launch(module string, p Program, token string, owner Line, s settings) (*child.Process, *child.Lines, error) {
+	failed := func(err error) (*child.Process, *child.Lines, error) {
 		return nil, nil, fault.New("python.launch", fault.Unavailable, "start Python for function %q: %w", p.title(), err)
 	}
 	interpreter, err := r.interpreter()
@@ -84,9 +85,9 @@ func (r *Runtime) launch(module string, p Program, token string, owner Line, s s
 	}
 	cmd.Stdout, cmd.Stderr = print, print
 	r.tasks.Add(2)
-	output, err := readLines(printed, owner, r.config.Log, r.tasks.Done)
+	output, err := child.ReadLines(printed, owner, r.config.Log, r.tasks.Done)
 	if err == nil {
-		err = r.spawner.start(cmd)
+		err = r.spawner.Start(cmd)
 	} else {
 		r.tasks.Done()
 	}
@@ -95,7 +96,7 @@ func (r *Runtime) launch(module string, p Program, token string, owner Line, s s
 		_ = printed.Close()
 		return failed(err)
 	}
-	return watchChild(cmd, r.tasks.Done), output, nil
+	return child.WatchChild(cmd, r.tasks.Done), output, nil
 }
 
 const runModule = `import sys
@@ -128,20 +129,20 @@ func (r *Runtime) startFresh(ctx context.Context, p Program, s settings, owner L
 	}
 	failed := func(format string, args ...any) (*worker, error) {
 		r.hub.forget(a)
-		proc.kill()
-		<-proc.gone
-		last := early.last()
-		early.close()
+		proc.Kill()
+		<-proc.Gone
+		last := early.Last()
+		early.Close()
 		return nil, fault.New("python.worker", fault.Unavailable, "start a worker for function %q: "+format+": %s", append(append([]any{p.title()}, args...), last)...)
 	}
 	select {
 	case <-a.all:
-	case <-proc.gone:
-		return failed("it %s before it was ready", proc.ending())
+	case <-proc.Gone:
+		return failed("it %s before it was ready", proc.Ending())
 	case <-ctx.Done():
 		return failed("%w", context.Cause(ctx))
 	}
-	w, err := r.adopt(a, s, owner, func(done func()) (*process, error) { done(); return proc, nil })
+	w, err := r.adopt(a, s, owner, func(done func()) (*child.Process, error) { done(); return proc, nil })
 	if err != nil {
 		return failed("%w", err)
 	}
@@ -151,8 +152,8 @@ func (r *Runtime) startFresh(ctx context.Context, p Program, s settings, owner L
 
 // stack has the worker write where each of its threads is, to its log.
 func (w *worker) stack() {
-	before := w.output.drain()
-	if !w.proc.alive() || unix.Kill(w.proc.pid, unix.SIGUSR1) != nil {
+	before := w.output.Drain()
+	if !w.proc.Alive() || unix.Kill(w.proc.PID, unix.SIGUSR1) != nil {
 		return
 	}
 	tick := time.NewTicker(quietTime)
@@ -164,10 +165,10 @@ func (w *worker) stack() {
 		case <-tick.C:
 		case <-limit.C:
 			return
-		case <-w.proc.gone:
+		case <-w.proc.Gone:
 			return
 		}
-		now := w.output.drain()
+		now := w.output.Drain()
 		if now == last && now > before {
 			return
 		}
@@ -179,16 +180,16 @@ func (w *worker) stack() {
 // returns when the process is gone, at most endTime later.
 func (w *worker) end() {
 	w.once.Do(func() {
-		w.proc.kill()
+		w.proc.Kill()
 		timer := time.NewTimer(endTime)
 		defer timer.Stop()
 		select {
-		case <-w.proc.gone:
+		case <-w.proc.Gone:
 		case <-timer.C:
 		}
-		w.output.close()
+		w.output.Close()
 		if w.early != nil {
-			w.early.close()
+			w.early.Close()
 		}
 		_ = w.control.Close()
 		_ = w.life.Close()
@@ -198,10 +199,10 @@ func (w *worker) end() {
 
 // own has what the worker prints from now on be of another invocation.
 func (w *worker) own(line Line) {
-	w.output.drain()
-	w.output.owner.Store(&line)
+	w.output.Drain()
+	w.output.Owner.Store(&line)
 	if w.early != nil {
-		w.early.drain()
-		w.early.owner.Store(&line)
+		w.early.Drain()
+		w.early.Owner.Store(&line)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -24,9 +25,9 @@ const (
 // It runs nothing itself. Workers outlive it.
 type zygote struct {
 	rt     *Runtime
-	proc   *process
+	proc   *child.Process
 	conn   *net.UnixConn
-	output *lines
+	output *child.Lines
 
 	forkable bool
 	reason   string // why not
@@ -35,12 +36,12 @@ type zygote struct {
 
 	mu    sync.Mutex // guards what follows
 	forks map[string]*fork
-	kids  map[int]*exit
+	kids  map[int]*child.Exit
 }
 
 // fork is a worker that was asked for.
 type fork struct {
-	exit   *exit
+	exit   *child.Exit
 	pid    int  // 0 = not forked yet
 	orphan bool // nobody waits for it
 }
@@ -90,7 +91,7 @@ func (r *Runtime) startZygote(ctx context.Context, p Program, owner Line) (*zygo
 		r.hub.forget(a)
 		return nil, err
 	}
-	z := &zygote{rt: r, proc: proc, output: output, forks: map[string]*fork{}, kids: map[int]*exit{}}
+	z := &zygote{rt: r, proc: proc, output: output, forks: map[string]*fork{}, kids: map[int]*child.Exit{}}
 	if err := z.await(ctx, a, p); err != nil {
 		r.hub.forget(a)
 		z.end()
@@ -107,20 +108,20 @@ func (z *zygote) await(ctx context.Context, a *arrival, p Program) error {
 	select {
 	case <-a.all:
 		z.conn = a.conns["zygote"]
-	case <-z.proc.gone:
-		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s before it was ready: %s", p.title(), z.proc.ending(), z.output.last())
+	case <-z.proc.Gone:
+		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s before it was ready: %s", p.title(), z.proc.Ending(), z.output.Last())
 	case <-ctx.Done():
 		return fault.New("python.zygote", fault.Unavailable, "Python of function %q was not ready in time: %w", p.title(), context.Cause(ctx))
 	}
 	stop := context.AfterFunc(ctx, func() { _ = z.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var m fromZygote
-	err := readFrame(z.conn, &m)
+	err := child.ReadFrame(z.conn, &m)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fault.New("python.zygote", fault.Unavailable, "function %q was not imported in time: %w", p.title(), context.Cause(ctx))
 	case err != nil:
-		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s while it imported the program: %s", p.title(), z.proc.ended(err), z.output.last())
+		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s while it imported the program: %s", p.title(), z.proc.Ended(err), z.output.Last())
 	case m.Error != nil:
 		if m.Error.Kind == "" {
 			m.Error.Kind = "user"
@@ -137,8 +138,8 @@ func (z *zygote) await(ctx context.Context, a *arrival, p Program) error {
 func (z *zygote) listen() {
 	for {
 		var m fromZygote
-		if err := readFrame(z.conn, &m); err != nil {
-			z.proc.kill() // one that does not speak is of no use; its workers go on
+		if err := child.ReadFrame(z.conn, &m); err != nil {
+			z.proc.Kill() // one that does not speak is of no use; its workers go on
 			return
 		}
 		z.mu.Lock()
@@ -152,7 +153,7 @@ func (z *zygote) listen() {
 		if m.Exited != nil {
 			if e := z.kids[m.Exited.PID]; e != nil {
 				delete(z.kids, m.Exited.PID)
-				e.tell(syscall.WaitStatus(m.Exited.Status))
+				e.Tell(syscall.WaitStatus(m.Exited.Status))
 			}
 		}
 		z.mu.Unlock()
@@ -167,7 +168,7 @@ func (z *zygote) fork(ctx context.Context, name string, s settings, owner Line) 
 	timer := time.NewTimer(forkTime)
 	defer timer.Stop()
 	a := z.rt.hub.expect(workerRoles()...)
-	f := &fork{exit: newExit()}
+	f := &fork{exit: child.NewExit()}
 	z.mu.Lock()
 	z.forks[a.token] = f
 	z.mu.Unlock()
@@ -180,17 +181,17 @@ func (z *zygote) fork(ctx context.Context, name string, s settings, owner Line) 
 	}
 	select {
 	case <-a.all:
-	case <-f.exit.told:
-		return failed("it %s before it was ready", describe(f.exit.status))
-	case <-z.proc.gone:
+	case <-f.exit.Told:
+		return failed("it %s before it was ready", child.Describe(f.exit.Status))
+	case <-z.proc.Gone:
 		return failed("%w", errZygoteDied)
 	case <-timer.C:
-		z.proc.kill()
+		z.proc.Kill()
 		return failed("no answer in %v", forkTime)
 	case <-ctx.Done():
 		return failed("%w", context.Cause(ctx))
 	}
-	w, err := z.rt.adopt(a, s, owner, func(done func()) (*process, error) { return watchForked(a.pid, f.exit, done) })
+	w, err := z.rt.adopt(a, s, owner, func(done func()) (*child.Process, error) { return child.WatchForked(a.pid, f.exit, done) })
 	if err != nil {
 		return failed("%w", err)
 	}
@@ -201,7 +202,7 @@ func (z *zygote) send(m toZygote) error {
 	z.write.Lock()
 	defer z.write.Unlock()
 	_ = z.conn.SetWriteDeadline(time.Now().Add(forkTime))
-	return writeFrame(z.conn, m)
+	return child.WriteFrame(z.conn, m)
 }
 
 // abandon has nobody wait for a worker that was asked for, and ends it.
@@ -223,12 +224,12 @@ func (z *zygote) killLocked(f *fork) {
 
 // end kills the zygote. Workers go on.
 func (z *zygote) end() {
-	z.proc.kill()
-	<-z.proc.gone
+	z.proc.Kill()
+	<-z.proc.Gone
 	if z.conn != nil {
 		_ = z.conn.Close()
 	}
-	z.output.close()
+	z.output.Close()
 }
 
 // environ is the environment of a process of p.

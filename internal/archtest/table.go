@@ -39,7 +39,8 @@ func importTable() []rule {
 		{packages: "store/...", may: []string{"internal/fault", "internal/failpoint", "config", "tensor"}},
 		{packages: "plane/...", may: []string{"internal/fault", "config", "tensor"}},
 		{packages: "functions/...", may: []string{"internal/fault", "config", "tensor"}},
-		{packages: "functions/python/...", may: []string{"internal/fault", "config", "tensor", "functions", "python"}},
+		{packages: "functions/python/...", may: []string{"internal/fault", "config", "tensor", "functions", "functions/child", "python"}},
+		{packages: "functions/isolate/...", may: []string{"internal/fault", "config", "tensor", "functions", "functions/child"}},
 
 		{packages: "actors", may: slices.Concat(leaves, seams, []string{"actors/*"})},
 		{packages: "actors/*/...", may: slices.Concat(leaves, seams, []string{"actors/actorkit"})},

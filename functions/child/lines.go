@@ -1,4 +1,4 @@
-package python
+package child
 
 import (
 	"bytes"
@@ -19,12 +19,12 @@ type source interface {
 	Close() error
 }
 
-// lines hands on what a process prints, line by line.
-type lines struct {
+// Lines hands on what a process prints, line by line.
+type Lines struct {
 	conn  source
 	raw   syscall.RawConn
 	log   func(Line)
-	owner atomic.Pointer[Line] // whose lines they are now
+	Owner atomic.Pointer[Line] // whose lines they are now
 
 	mu    sync.Mutex // guards what follows; held while log is called
 	rest  []byte     // of a line whose end has not come
@@ -35,14 +35,14 @@ type lines struct {
 // tailBytes is how much of what a process printed is kept to explain its end.
 const tailBytes = 4 << 10
 
-// readLines reads conn until its end, or until close. done is called after.
-func readLines(conn source, owner Line, log func(Line), done func()) (*lines, error) {
+// ReadLines reads conn until its end, or until Close. done is called after.
+func ReadLines(conn source, owner Line, log func(Line), done func()) (*Lines, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	l := &lines{conn: conn, raw: raw, log: log}
-	l.owner.Store(&owner)
+	l := &Lines{conn: conn, raw: raw, log: log}
+	l.Owner.Store(&owner)
 	go func() {
 		defer done()
 		_ = raw.Read(l.pump)
@@ -52,7 +52,7 @@ func readLines(conn source, owner Line, log func(Line), done func()) (*lines, er
 }
 
 // pump takes all that there is, and reports whether it was the end.
-func (l *lines) pump(fd uintptr) bool {
+func (l *Lines) pump(fd uintptr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var buf [16 << 10]byte
@@ -70,7 +70,7 @@ func (l *lines) pump(fd uintptr) bool {
 	}
 }
 
-func (l *lines) takeLocked(p []byte) {
+func (l *Lines) takeLocked(p []byte) {
 	l.total += int64(len(p))
 	l.tail = append(l.tail, p...)
 	l.tail = l.tail[max(0, len(l.tail)-tailBytes):]
@@ -90,15 +90,15 @@ func (l *lines) takeLocked(p []byte) {
 	}
 }
 
-func (l *lines) sayLocked(text []byte) {
-	line := *l.owner.Load()
+func (l *Lines) sayLocked(text []byte) {
+	line := *l.Owner.Load()
 	line.Text = strings.ToValidUTF8(strings.TrimSuffix(string(text), "\r"), "\uFFFD")
 	l.log(line)
 }
 
-// drain hands on what has come by now, and returns how many bytes ever came.
+// Drain hands on what has come by now, and returns how many bytes ever came.
 // When a process has said that it is done, or is dead, that is all it printed.
-func (l *lines) drain() int64 {
+func (l *Lines) Drain() int64 {
 	_ = l.raw.Control(func(fd uintptr) { l.pump(fd) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *lines) drain() int64 {
 }
 
 // flush hands on a last line that has no end.
-func (l *lines) flush() {
+func (l *Lines) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.rest) > 0 {
@@ -115,16 +115,34 @@ func (l *lines) flush() {
 	}
 }
 
-// last returns the last line that is not blank, "" when there is none.
-func (l *lines) last() string {
-	l.drain()
+// Last returns the last line that is not blank, "" when there is none.
+func (l *Lines) Last() string {
+	l.Drain()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return lastLine(strings.ToValidUTF8(string(l.tail), "\uFFFD"))
+	return LastLine(strings.ToValidUTF8(string(l.tail), "\uFFFD"))
 }
 
-func (l *lines) close() {
-	l.drain()
+// Close hands on what has come, and stops reading.
+func (l *Lines) Close() {
+	l.Drain()
 	l.flush()
 	_ = l.conn.Close()
+}
+
+// LastLine returns the last line of text that is not blank: what a Python
+// traceback ends with.
+func LastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// Line is one line that a program wrote to its standard output or error,
+// without its end, in valid UTF-8, at most 64 KiB long (a longer one comes in
+// pieces).
+type Line struct {
+	JobID    string
+	Function string // name
+	Index    int    // function id, in [0, N); -1 while the program is imported for all
+	Text     string
 }
