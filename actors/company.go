@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/functions/isolate"
 	"github.com/troupe-ml/troupe/functions/native"
 	"github.com/troupe-ml/troupe/functions/python"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -60,6 +61,7 @@ type Company struct {
 	rim      *actorkit.SystemRim
 	tree     *Tree
 	native   *native.Runtime
+	natives  functions.Runtime // runs what native has, here or in other processes
 	programs *programs
 	logs     *jobLogs
 	runner   *host.Local
@@ -83,7 +85,11 @@ var _ train.Company = (*Company)(nil)
 // Start opens the node's store and scratch and spawns its actors. The caller
 // closes the company. Errors: Invalid (the configuration or a function),
 // Conflict (two functions of one name), Unavailable (scratch or store).
+//
+// In a process that is there to run isolated functions it runs those, and never
+// returns; see Isolated.
 func Start(cfg Config) (_ *Company, err error) {
+	Isolated(cfg.Functions...)
 	if err := cfg.Node.Validate(); err != nil {
 		return nil, err
 	}
@@ -102,6 +108,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if c.native, err = native.New(cfg.Functions...); err != nil {
 		return nil, err
 	}
+	c.natives = c.native
 	c.closers = append(c.closers, c.native.Close)
 	bucket, err := store.Open(context.Background(), cfg.Node.Store)
 	if err != nil {
@@ -116,6 +123,12 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.closers = append(c.closers, scratch.Close)
 	c.logs = newJobLogs(bucket, cfg.Lines)
 	c.closers = append(c.closers, func() error { return c.logs.flush("") })
+	if cfg.Node.Isolate {
+		c.natives = isolate.New(isolate.Config{
+			Knows: c.native, Dir: scratch.Folder(), MemoryLimit: cfg.Node.MemoryLimit, IdleTimeout: cfg.Node.IdleTimeout, Log: c.logs.add,
+		})
+		c.closers = append(c.closers, c.natives.Close)
+	}
 	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.logs.add, c.warn)
 	c.closers = append(c.closers, c.programs.Close)
 	c.system = actorkit.NewSystem(cfg.Log)
@@ -130,7 +143,7 @@ func Start(cfg Config) (_ *Company, err error) {
 func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch, boot string) (err error) {
 	var nonce atomic.Uint64
 	c.runner = host.NewLocal(&host.Executor{
-		Runtimes: []functions.Runtime{c.native, c.programs},
+		Runtimes: []functions.Runtime{c.natives, c.programs},
 		Space:    scratch,
 		Datasets: localData{c.datasets, filepath.Join(scratch.Folder(), "datasets")},
 		Threads:  cfg.Node.ThreadsPerSlot(),

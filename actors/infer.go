@@ -40,5 +40,5 @@ func (c *Company) runtime(key string) functions.Runtime {
 	if c.programs.Has(key) {
 		return c.programs
 	}
-	return c.native
+	return c.natives
 }

@@ -44,6 +44,11 @@ type Node struct {
 	// GPUs is "auto" (those there are), "none", or how many to use; empty: auto.
 	GPUs string `json:"gpus,omitempty"`
 
+	// Isolate runs Go functions in processes of their own, as programs are: one
+	// that crashes, or does not return, costs one attempt. MemoryLimit and
+	// IdleTimeout hold for them too.
+	Isolate bool `json:"isolate,omitempty"`
+
 	// Store is the URL of the bucket that holds what outlives a process.
 	Store string `json:"store"`
 

@@ -22,6 +22,7 @@ type nodeFlags struct {
 	idleTimeout time.Duration
 	noPin       bool
 	gpus        string
+	isolate     bool
 }
 
 func newNodeFlags(getenv func(string) string) *nodeFlags {
@@ -49,6 +50,7 @@ func (f *nodeFlags) registerPython(set *pflag.FlagSet) {
 	set.Var(byteSize(&f.memoryLimit), "memory-limit", "memory of one worker, such as 2GiB (default: no limit)")
 	set.DurationVar(&f.idleTimeout, "idle-timeout", time.Minute, "how long a worker with nothing to do is kept")
 	set.BoolVar(&f.noPin, "no-pin", false, "do not bind workers to cores")
+	set.BoolVar(&f.isolate, "isolate", false, "run Go functions in processes of their own too: one that crashes or does not return costs one attempt")
 	set.StringVar(&f.gpus, "gpus", "auto", "GPUs to use: auto, none, or how many")
 }
 
@@ -65,6 +67,7 @@ func (f *nodeFlags) node(t *messages.TrainTask) (config.Node, error) {
 		n.Slots = max(config.Cores(), int(t.GetOptions().GetDefaultParallelism()))
 	}
 	n.Threads = n.ThreadsPerSlot()
+	n.Isolate = f.isolate
 	n.Python, n.MemoryLimit, n.IdleTimeout, n.NoPin, n.GPUs = f.python, f.memoryLimit, f.idleTimeout, f.noPin, f.gpus
 	return n, n.Validate()
 }

@@ -31,6 +31,7 @@ import (
 // caller's, so a function that ignores the end of its context holds that.
 type Runtime struct {
 	functions map[string]Function // fixed after New
+	alone     bool                // fixed before the first Run
 	closed    atomic.Bool
 }
 
@@ -52,6 +53,11 @@ func New(own ...Function) (*Runtime, error) {
 	}
 	return r, nil
 }
+
+// Alone says, before the first Run, that this process is there for the runtime's
+// functions and nothing else. Sabotage then strikes the process, with its group,
+// as it strikes other workers: to kill is SIGKILL, to freeze is SIGSTOP.
+func (r *Runtime) Alone() { r.alone = true }
 
 // Functions returns the functions, by name ascending.
 func (r *Runtime) Functions() []Function {
@@ -85,7 +91,7 @@ func (r *Runtime) Run(ctx context.Context, inv functions.Invocation) (functions.
 	if err := ctx.Err(); err != nil {
 		return functions.Answer{}, cancelled(f.Name, err)
 	}
-	run := &run{ctx: ctx, inv: inv, function: f}
+	run := &run{ctx: ctx, inv: inv, function: f, alone: r.alone}
 	answer, err := run.guarded()
 	if err != nil {
 		return functions.Answer{}, run.classify(err)

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
@@ -15,6 +17,7 @@ type run struct {
 	ctx      context.Context
 	inv      functions.Invocation
 	function Function
+	alone    bool // in this process
 }
 
 // killed is what sabotage panics with.
@@ -187,8 +190,15 @@ func (r *run) strike(batch, at int) error {
 	switch {
 	case batch != at:
 		return nil
+	case s.Kill && r.alone:
+		_ = unix.Kill(0, unix.SIGKILL) // this process and its group
+		panic(killed{})
 	case s.Kill:
 		panic(killed{})
+	case s.Freeze && r.alone:
+		_ = unix.Kill(0, unix.SIGSTOP)
+		<-r.ctx.Done() // should somebody let it go on
+		return r.ctx.Err()
 	case s.Hang, s.Freeze:
 		<-r.ctx.Done()
 		return r.ctx.Err()

@@ -2,10 +2,12 @@
 // of actors in this process, a job, and a line for each epoch.
 //
 //	go run ./examples/gofunction/demo
+//	go run ./examples/gofunction/demo -isolate    # functions in processes of their own
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -22,9 +24,13 @@ import (
 )
 
 func main() {
+	actors.Isolated(gofunction.Centroids()) // in the processes of -isolate this is all that runs
+	isolate := flag.Bool("isolate", false, "run the functions in processes of their own")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	node := config.DefaultNode()
+	node.Isolate = *isolate
 	node.Store = "mem://" // nothing is kept; config.DefaultNode's store would keep the model
 	if err := run(ctx, node, os.Stdout); err != nil {
 		log.Fatal(err)
