@@ -38,8 +38,8 @@ type givenUp struct {
 func New(s store.Store) *Catalog { return &Catalog{store: s, givenUp: map[string]givenUp{}} }
 
 // Create stores what was asked of a new job, once and for all. The same bytes
-// again change nothing. Conflict: the id has another task; Invalid: the id, or
-// task is no JSON.
+// again change nothing. Conflict: the id has another task, or was deleted and
+// has remains; Invalid: the id, or task is no JSON.
 func (c *Catalog) Create(ctx context.Context, id string, task json.RawMessage) error {
 	const op = "job.create"
 	if err := checkID(op, id); err != nil {
@@ -47,6 +47,9 @@ func (c *Catalog) Create(ctx context.Context, id string, task json.RawMessage) e
 	}
 	if !json.Valid(task) || len(task) > maxTask {
 		return fault.New(op, fault.Invalid, "job %s: its task, of %d bytes, is no JSON of at most %d", id, len(task), maxTask)
+	}
+	if err := c.checkRemains(ctx, op, id); err != nil {
+		return err
 	}
 	err := c.store.PutIfAbsent(ctx, taskKey(id), func(w io.Writer) error {
 		_, err := w.Write(task)
@@ -61,6 +64,22 @@ func (c *Catalog) Create(ctx context.Context, id string, task json.RawMessage) e
 			err = nil
 		default:
 			return fault.New(op, fault.Conflict, "job %s exists, with another task", id)
+		}
+	}
+	if err != nil {
+		return fault.New(op, fault.KindOf(err), "create job %s: %w", id, err)
+	}
+	return nil
+}
+
+// checkRemains refuses a job that was deleted while some of it is left: it would
+// go on from the state of another life.
+func (c *Catalog) checkRemains(ctx context.Context, op, id string) error {
+	numbers, err := c.incarnations(ctx, id)
+	if err == nil && len(numbers) > 0 && numbers[len(numbers)-1] > 0 {
+		_, err = c.store.Stat(ctx, taskKey(id))
+		if fault.KindOf(err) == fault.NotFound {
+			return fault.New(op, fault.Conflict, "job %s was deleted, and some of it is left: submit it anew, under another id and key", id)
 		}
 	}
 	if err != nil {
@@ -88,7 +107,9 @@ func (c *Catalog) Task(ctx context.Context, id string) (json.RawMessage, error) 
 	return task, nil
 }
 
-// IDs returns the ids of all jobs, ascending: ULIDs ascend in time.
+// IDs returns the ids of all jobs, ascending: ULIDs ascend in time. One without
+// a task is of a job that is being deleted, or of which something was kept
+// before it was created.
 func (c *Catalog) IDs(ctx context.Context) ([]string, error) {
 	ids := []string{}
 	for id, err := range c.store.Folders(ctx, folder) {
@@ -126,8 +147,7 @@ func (c *Catalog) incarnations(ctx context.Context, id string) ([]uint64, error)
 		if err != nil {
 			return nil, err
 		}
-		n, err := strconv.ParseUint(name, 10, 64)
-		if err == nil && n > 0 && strconv.FormatUint(n, 10) == name {
+		if n, ok := parseNumber(name); ok {
 			numbers = append(numbers, n)
 		}
 	}

@@ -107,6 +107,9 @@ func (c *child) obey(words []string) (string, error) {
 		return fmt.Sprintf("ok %d", version(state)), err
 	case "create":
 		return "ok", c.catalog.Create(ctx, id, json.RawMessage(`{}`))
+	case "request":
+		seq, err := c.catalog.AddRequest(ctx, id, json.RawMessage(strconv.Quote(words[2])))
+		return fmt.Sprintf("ok %d", seq), err
 	case "save-big":
 		version, _ := strconv.Atoi(words[2])
 		big := strings.Repeat("x", 1<<20)

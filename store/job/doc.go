@@ -2,13 +2,16 @@
 // states from which it can go on. It knows bytes and keys; what a task or a
 // state says is its callers' business.
 //
+//	submissions/<sha256 of key>                    once: the id of the job
 //	jobs/<id>/task.json                            once, never edited
+//	jobs/<id>/requests/<seq>.json                  once each: what somebody asks of the job
 //	jobs/<id>/incarnations/<n>/claim               once: whoever creates it owns the job
 //	jobs/<id>/incarnations/<n>/beat                a number that grows while the owner lives
 //	jobs/<id>/incarnations/<n>/lock-<token>        file:// only: the owner holds an flock on it
 //	jobs/<id>/incarnations/<n>/state.json          the newest state
 //	jobs/<id>/incarnations/<n>/previous.json       the one before
 //	jobs/<id>/incarnations/<n>/<name>.safetensors  what the two name
+//	jobs/<id>/incarnations/<n>/events-<k>.jsonl    a segment of its events
 //
 // # Claims
 //

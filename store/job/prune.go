@@ -106,7 +106,7 @@ func (c *Claim) pruneOwn(ctx context.Context, keep map[string]bool) {
 }
 
 // pruneBelow removes what the incarnations below n left, but for their claims,
-// which keep the numbers taken, and what is not of this package.
+// which keep the numbers taken, and their events, which are history.
 func (c *Catalog) pruneBelow(ctx context.Context, id string, n uint64) error {
 	numbers, err := c.incarnations(ctx, id)
 	if err != nil {

@@ -1,0 +1,59 @@
+package job
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+const (
+	submissionFolder = "submissions/"
+	maxSubmission    = 1 << 10 // bytes
+)
+
+// Submission says which job a submission with that key is about: id, for who
+// comes first, and for everybody after that, in other processes too, the same.
+//
+// The first may die, or fail, before it creates the job. So whoever finds no
+// task under the winner's id creates it there.
+//
+// Invalid: an empty key, or the id; Corrupt: what was kept is damaged.
+func (c *Catalog) Submission(ctx context.Context, key, id string) (winner string, first bool, err error) {
+	const op = "job.submission"
+	if err := checkID(op, id); err != nil {
+		return "", false, err
+	}
+	if key == "" {
+		return "", false, fault.New(op, fault.Invalid, "job %s: an empty submission key is none", id)
+	}
+	wrap := func(err error) error { return fault.New(op, fault.KindOf(err), "submission of job %s: %w", id, err) }
+	name := submissionKey(key)
+	err = c.store.PutIfAbsent(ctx, name, func(w io.Writer) error {
+		_, err := io.WriteString(w, id+"\n")
+		return err
+	})
+	if err == nil {
+		return id, true, nil
+	}
+	if fault.KindOf(err) != fault.Conflict {
+		return "", false, wrap(err)
+	}
+	there, err := c.read(ctx, name, maxSubmission)
+	if err != nil {
+		return "", false, wrap(err)
+	}
+	winner, whole := strings.CutSuffix(string(there), "\n")
+	if !whole || checkID(op, winner) != nil {
+		return "", false, fault.New(op, fault.Corrupt, "%s is damaged: submit with another key", c.store.URL(name))
+	}
+	return winner, false, nil
+}
+
+func submissionKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return submissionFolder + hex.EncodeToString(sum[:])
+}
