@@ -102,6 +102,12 @@ func (j *Jobs) claim(ctx context.Context, id string, stale job.Sighting) (*Owned
 
 // claimFor owns a job ahead of the ParameterServer, which finds it owned.
 func (j *Jobs) claimFor(ctx context.Context, id string, stale job.Sighting) (*OwnedJob, job.Sighting, error) {
+	j.mu.Lock()
+	if before := j.claimed[id]; before != nil { // for a life that ended in the queue
+		before.Release()
+		delete(j.claimed, id)
+	}
+	j.mu.Unlock()
 	owned, seen, err := j.claim(ctx, id, stale)
 	if err != nil {
 		return nil, seen, err
@@ -128,6 +134,9 @@ func (o *OwnedJob) Incarnation() uint64 { return o.claim.Incarnation() }
 
 // Reached says how far the job had come: more with each merge that is stored.
 func (o *OwnedJob) Reached() uint64 { return o.from.GetModelVersion() }
+
+// Ended says how the job has ended, as far as the store knows; nil: it has not.
+func (o *OwnedJob) Ended() *messages.JobResult { return o.from.GetResult() }
 
 // Release lets others own the job.
 func (o *OwnedJob) Release() { _ = o.claim.Release() } // at worst they wait for it to look dead

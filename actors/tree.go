@@ -157,7 +157,7 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 // incarnation is a job that this node owns, as the ParameterServer sees it.
 func incarnation(id string, owned *OwnedJob, deps train.Deps) *paramserver.Owned {
 	return &paramserver.Owned{
-		Incarnation: owned.Incarnation(), Reached: owned.Reached(), Release: owned.Release,
+		Incarnation: owned.Incarnation(), Reached: owned.Reached(), Ended: owned.Ended(), Release: owned.Release,
 		Job: func(ref *messages.JobRef, start *messages.StartJob) *actor.Props {
 			vault, deps := withOutage(deps.Rim, start.GetTask(), owned, deps)
 			return train.Props(ref, start, vault, deps)

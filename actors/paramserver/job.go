@@ -25,10 +25,13 @@ type job struct {
 	started     time.Time
 	incarnation uint64 // of the child, or of the last one; 0 before the first
 	phase       phase
-	owned       *Owned // the incarnation of the child, or of the last one until it is released; nil: none
-	alive       bool   // a child exists
-	respawns    int    // since the job last got further
-	crash       error  // of the running incarnation; nil: none
+	owned       *Owned          // the incarnation of the child, or of the last one; nil: none yet
+	released    bool            // and it is let go of, or being so
+	leaving     int             // works that let go of this job and have not ended
+	alive       bool            // a child exists
+	respawns    int             // since the job last got further
+	lives       map[string]bool // keys of the submissions and resumes that it began by, ended lives included
+	crash       error           // of the running incarnation; nil: none
 
 	seen   store.Sighting // of another owner, while there is one
 	seenAt time.Time      // since when it is as seen

@@ -3,6 +3,8 @@ package paramserver
 import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
+
+	store "github.com/troupe-ml/troupe/store/job"
 )
 
 // own makes this node the owner of a job that waits for that. The incarnation
@@ -11,8 +13,11 @@ func (s *server) own(ctx actor.Context, j *job) {
 	if !s.state.wanted(j) {
 		return
 	}
-	before, stale := j.owned, j.stale(s.deps.Rim.Now())
-	id, start, own := j.id, j.start, s.deps.Own
+	var before *Owned
+	if j.owned != nil && !j.released {
+		before, j.released = j.owned, true
+	}
+	id, start, own, stale := j.id, j.start, s.deps.Own, j.stale(s.deps.Rim.Now())
 	s.deps.Rim.Go(ctx.Self(), func() any {
 		if before != nil {
 			before.Release()
@@ -26,7 +31,9 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	j := m.job
 	switch {
 	case m.err == nil && (s.stopping || !s.state.wanted(j)): // it was stopped meanwhile
-		s.letGo(ctx, m.owned, false)
+		s.letGo(ctx, j, func() { m.owned.Release() })
+	case m.err == nil && s.state.hasEnded(j, m.owned):
+		s.conclude(ctx, j)
 	case m.err == nil:
 		s.state.owns(j, m.owned)
 		s.spawn(ctx, j)
@@ -40,24 +47,37 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	}
 }
 
-// release lets go of a job that has ended, and removes what it has left here
-// where nobody else has.
-func (s *server) release(ctx actor.Context, j *job, discard bool) {
+// release lets go of a job that has ended. Where no TrainJob was left to do so
+// (silent), what it has left here is removed, and the number under which its end
+// is told is used up in the store, so that no later incarnation gets it.
+func (s *server) release(ctx actor.Context, j *job, silent bool) {
 	if j == nil || j.owned == nil {
 		return
 	}
-	owned := j.owned
-	j.owned = nil
-	s.letGo(ctx, owned, discard)
-}
-
-func (s *server) letGo(ctx actor.Context, owned *Owned, discard bool) {
-	s.deps.Rim.Go(ctx.Self(), func() any {
-		if discard {
+	owned, held := j.owned, !j.released
+	j.released = true
+	id, start, used, own := j.id, j.start, j.incarnation, s.deps.Own
+	s.letGo(ctx, j, func() {
+		if silent {
 			owned.Discard()
 		}
-		owned.Release()
-		return &released{}
+		if held {
+			owned.Release()
+		}
+		if !silent || owned.Incarnation == used {
+			return
+		}
+		if next, _, err := own(id, start, store.Sighting{}); err == nil {
+			next.Release()
+		}
+	})
+}
+
+func (s *server) letGo(ctx actor.Context, j *job, do func()) {
+	j.leaving++
+	s.deps.Rim.Go(ctx.Self(), func() any {
+		do()
+		return &released{j}
 	})
 }
 

@@ -37,6 +37,9 @@ type Deps struct {
 type Owned struct {
 	Incarnation uint64
 	Reached     uint64 // how far the job had come: grows with each merge that is stored
+	// Ended is how the job has ended as far as the store knows, nil: it has not.
+	// One that has not SUCCEEDED may go on.
+	Ended *messages.JobResult
 	// Job describes the actor of the incarnation.
 	Job func(ref *messages.JobRef, start *messages.StartJob) *actor.Props
 	// Release lets others own the job. It is called off the actor.
@@ -86,8 +89,8 @@ type (
 		seen  store.Sighting
 		err   error
 	}
-	// released says that a job is not owned any more.
-	released struct{}
+	// released says that a job is not owned any more; nil: one that never ran.
+	released struct{ job *job }
 )
 
 // Receive dispatches.
@@ -116,6 +119,7 @@ func (s *server) Receive(ctx actor.Context) {
 	case *claimed:
 		s.onClaimed(ctx, m)
 	case *released:
+		m.job.leaving--
 	case *actor.DeadLetterResponse: // whoever it was meant for gets it again
 	case *actor.Stopping, *actor.Restarting:
 		s.stopping = true

@@ -48,13 +48,18 @@ func (s *state) begin(now time.Time, m *messages.StartJob) (j *job, begun bool, 
 	}
 	j = s.jobs[m.GetJobId()]
 	switch {
-	case j != nil && j.phase == ended && j.reported && !j.alive && m.GetKey() != j.start.GetKey():
-		s.done = slices.DeleteFunc(s.done, func(id string) bool { return id == j.id })
-	case j != nil:
+	case j == nil:
+		j = &job{lives: map[string]bool{}}
+	case m.GetKey() == j.start.GetKey():
 		j.resize(m.GetSize())
 		return j, false, nil
+	case j.lives[m.GetKey()] || j.phase != ended || !j.reported || j.alive || j.leaving > 0:
+		return j, false, nil // of a life that is over, or the one before is not
+	default:
+		s.done = slices.DeleteFunc(s.done, func(id string) bool { return id == j.id })
 	}
-	j = &job{id: m.GetJobId(), start: m, started: now}
+	j.lives[m.GetKey()] = true
+	j = &job{id: m.GetJobId(), start: m, started: now, lives: j.lives}
 	s.jobs[j.id] = j
 	return j, true, nil
 }
@@ -82,10 +87,22 @@ func (s *state) refused(now time.Time, j *job, seen store.Sighting, err error) (
 		}
 		return false
 	case kind == fault.Unavailable || kind == fault.Unknown:
+		j.seenAt = now // while we cannot see the owner it may have given signs of life, or not been able to
 		return false
 	}
 	j.crash = err
 	j.conclude(now)
+	return true
+}
+
+// hasEnded reports whether a waiting job that this node owns now has ended
+// already, by what it told the store before it died.
+func (s *state) hasEnded(j *job, owned *Owned) bool {
+	if owned.Ended == nil || j.incarnation == 0 && owned.Ended.GetPhase() != messages.Phase_PHASE_SUCCEEDED {
+		return false // it is to go on
+	}
+	j.owned, j.released, j.incarnation = owned, false, owned.Incarnation
+	j.phase, j.result = ended, owned.Ended
 	return true
 }
 
@@ -94,7 +111,7 @@ func (s *state) owns(j *job, owned *Owned) {
 	if j.owned == nil || owned.Reached > j.owned.Reached {
 		j.respawns = 0
 	}
-	j.owned, j.incarnation, j.seen = owned, owned.Incarnation, store.Sighting{}
+	j.owned, j.released, j.incarnation, j.seen = owned, false, owned.Incarnation, store.Sighting{}
 	j.phase, j.alive, j.crash = running, true, nil
 }
 
@@ -220,7 +237,7 @@ func respawnHelps(k fault.Kind) bool {
 // acknowledged takes in that the Scheduler has a job's end.
 func (s *state) acknowledged(m *messages.JobFinishedReply) {
 	j := s.jobs[m.GetJob().GetId()]
-	if j == nil || j.phase != ended || j.reported {
+	if j == nil || j.phase != ended || j.reported || m.GetJob().GetIncarnation() != j.incarnation {
 		return
 	}
 	j.reported = true

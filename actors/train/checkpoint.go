@@ -17,7 +17,10 @@ import (
 const (
 	beatEvery = 2 * time.Second
 	sealFor   = 10 * time.Second // how long the end of a job waits for the store
+	sealLate  = 2 * sealFor      // and for one that does not even say that it cannot
 )
+
+var errNoAnswer = fault.New("train.seal", fault.Unavailable, "it does not answer")
 
 type (
 	checkpointed struct{ err error }
@@ -64,7 +67,7 @@ func (j *job) free(earlier *messages.JobState) {
 	keysOf(j.state.marked, needed)
 	var gone []string
 	for key := range before {
-		if !needed[key] && j.isOwn(key) {
+		if !needed[key] && isMerged(key, j.state.ref) {
 			gone = append(gone, key)
 		}
 	}
@@ -111,10 +114,10 @@ func (j *job) superseded(why error) {
 // ended, before the world hears of the end. A store that does not take it in
 // time goes without.
 func (j *job) seal(ctx actor.Context) {
-	if j.saver.running != nil {
+	if j.sealed || j.saver.running != nil {
 		return // when that has ended, which it does soon: its context has
 	}
-	if j.lost {
+	if j.lost || j.state.restoring { // it has nothing to say that the store does not have
 		j.onSealed(ctx, &sealed{})
 		return
 	}
@@ -127,6 +130,9 @@ func (j *job) seal(ctx actor.Context) {
 }
 
 func (j *job) onSealed(ctx actor.Context, m *sealed) {
+	if j.sealed {
+		return
+	}
 	switch now := j.deps.Rim.Now(); {
 	case fault.KindOf(m.err) == fault.Conflict: // nobody looks at what this incarnation leaves
 	case m.err != nil && now.Sub(j.endedAt) < sealFor:
@@ -138,6 +144,7 @@ func (j *job) onSealed(ctx actor.Context, m *sealed) {
 		j.log.Warn("end not stored", zap.Error(m.err))
 	}
 	j.sealed = true
+	j.cancelSl()
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: j.ended.GetResult()}}})
 	j.tidy()
 	j.tellEnd(ctx)

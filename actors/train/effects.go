@@ -102,8 +102,13 @@ func (j *job) roundOver(ctx actor.Context, step *messages.AttemptRef, before *me
 func (j *job) save(ctx actor.Context) {
 	ref, task, work := j.state.ref, j.state.task, j.work
 	result := j.result(messages.Phase_PHASE_SUCCEEDED, nil, "")
-	model := wire.PlaneRef(j.state.model)
+	model, vault := wire.PlaneRef(j.state.model), j.vault
 	j.deps.Rim.Go(ctx.Self(), func() any {
+		// Readers see the highest incarnation's result: one that is over must
+		// not give them one before its successor does.
+		if err := vault.Beat(work); err != nil {
+			return &saved{lost: fault.KindOf(err) == fault.Conflict, err: err}
+		}
 		blob, err := j.deps.Space.Open(model)
 		if err != nil {
 			return &saved{err: fmt.Errorf("open the result: %w", err)}
@@ -118,19 +123,22 @@ func (j *job) onSaved(ctx actor.Context, m *saved) {
 	if j.ended != nil {
 		return
 	}
-	if m.err != nil {
+	switch {
+	case m.lost:
+		j.superseded(m.err)
+	case m.err != nil:
 		j.retryEffect(save, m.err)
-		return
+	default:
+		j.end(ctx, messages.Phase_PHASE_SUCCEEDED, nil, m.url)
 	}
-	j.end(ctx, messages.Phase_PHASE_SUCCEEDED, nil, m.url)
 }
 
 // retryEffect tries again what failed in the world, if that can help. A store
-// that is away is waited for: the result is not lost for it.
+// that is away is waited for: neither the result nor the job is lost for it.
 func (j *job) retryEffect(what effect, err error) {
 	j.failures++
 	kind := fault.KindOf(err)
-	patient := what == save && kind == fault.Unavailable
+	patient := (what == save || what == restore) && kind == fault.Unavailable
 	switch kind {
 	case fault.Unavailable, fault.Corrupt, fault.Unknown:
 		if j.failures <= effectRetries || patient {

@@ -35,6 +35,7 @@ func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Fai
 	j.endedAt = j.deps.Rim.Now()
 	j.cancelWork()
 	j.log.Info("job ended", zap.Stringer("phase", phase), zap.String("error", failure.GetText()))
+	j.cancelSl = j.deps.Rim.SendAfter(sealLate, j.self, &sealed{errNoAnswer})
 	j.seal(ctx)
 }
 
@@ -61,6 +62,9 @@ func (j *job) leave() {
 	j.left = true
 	j.cancelTk()
 	j.cancelWork()
+	if j.cancelSl != nil {
+		j.cancelSl()
+	}
 }
 
 func (j *job) releaseAll(ctx actor.Context) {
@@ -87,9 +91,9 @@ func (j *job) onReleased(m *messages.ReleaseTensorsReply) {
 
 // tidy removes all that the job has made here.
 func (j *job) tidy() {
-	space, prefix := j.deps.Space, j.state.ref.GetId()+"/"
+	space, ref := j.deps.Space, j.state.ref
 	j.deps.Rim.Go(j.self, func() any {
-		keys := slices.DeleteFunc(space.List(prefix), func(key string) bool { return !isMerged(key) })
+		keys := slices.DeleteFunc(space.List(ref.GetId()+"/"), func(key string) bool { return !isMerged(key, ref) })
 		_ = space.Remove(keys...) // what stays goes with the process
 		return &tidied{}
 	})

@@ -55,7 +55,7 @@ func Props(ref *messages.JobRef, start *messages.StartJob, vault Vault, deps Dep
 			start:    start,
 			state:    newState(ref, start),
 			vault:    vault,
-			saver:    saver{every: time.Duration(start.GetTask().GetOptions().GetCheckpointEveryMs()) * time.Millisecond},
+			saver:    saver{from: vault.From(), every: time.Duration(start.GetTask().GetOptions().GetCheckpointEveryMs()) * time.Millisecond},
 			outbox:   actorkit.NewOutbox(ref),
 			children: map[string]child{},
 			nodes:    map[string]bool{},
@@ -91,6 +91,7 @@ type job struct {
 	accepted bool // the ParameterServer knows the end
 	endedAt  time.Time
 	cancelTk func()
+	cancelSl func() // of the wait for the store at the end; nil: it has not begun
 
 	work       context.Context // of slow work; ends with the actor
 	cancelWork context.CancelFunc
@@ -106,8 +107,9 @@ type (
 	effectDue   struct{ what effect } // it failed and is tried again
 	childFailed struct{}              // the state knows; it is time to go on
 	saved       struct {
-		url string
-		err error
+		url  string
+		lost bool // a later incarnation owns the job
+		err  error
 	}
 	tidied struct{} // obsolete tensors are gone
 )

@@ -69,12 +69,18 @@ func (j *job) takeUp() {
 	j.restoring.begun = true
 	w := &restoreWork{
 		ctx: j.work, vault: j.vault, space: j.deps.Space,
-		stored: j.vault.From(), prefix: j.key("restored-"), job: j.state.ref.GetId(), n: j.state.parallelism(),
+		stored: j.vault.From(), prefix: j.key("restored-"), job: j.state.ref, n: j.state.parallelism(),
 	}
 	if isLater(j.restoring.kept, w.stored) {
 		w.kept = j.restoring.kept
 	}
-	j.deps.Rim.Go(j.self, func() any { return w.run() })
+	j.deps.Rim.Go(j.self, func() any {
+		result := w.run()
+		if w.ctx.Err() != nil {
+			w.discard()
+		}
+		return result
+	})
 }
 
 func (j *job) onRestored(ctx actor.Context, m *restored) {
@@ -106,8 +112,8 @@ type restoreWork struct {
 	kept   *messages.JobState // whose tensors lie here; nil: the stored one is no older
 	stored *messages.JobState // nil: none
 	prefix string             // of the keys of its tensors
-	job    string
-	n      uint32 // functions that there will be: states of others are not needed
+	job    *messages.JobRef   // that takes it up
+	n      uint32             // functions that there will be: states of others are not needed
 }
 
 func (w *restoreWork) run() *restored {
@@ -118,8 +124,22 @@ func (w *restoreWork) run() *restored {
 			return &restored{err: fmt.Errorf("take up the job's state: %w", err)}
 		}
 	}
-	w.sweep(st)
+	if w.ctx.Err() == nil { // else the tensors are another's by now
+		w.sweep(st)
+	}
 	return &restored{state: st}
+}
+
+// discard removes what was fetched for a job that is not there any more.
+func (w *restoreWork) discard() {
+	for _, t := range Tensors(w.stored) {
+		_ = w.space.Remove(w.keyOf(t)) // what stays goes with the process
+	}
+}
+
+// keyOf is where a tensor of the stored state goes.
+func (w *restoreWork) keyOf(t TensorPlace) string {
+	return w.prefix + strings.TrimSuffix(t.Name, ".safetensors")
 }
 
 // trimmed returns a state of its own without what no function will start from.
@@ -154,7 +174,7 @@ func (w *restoreWork) fetch(st *messages.JobState) (*messages.JobState, error) {
 }
 
 func (w *restoreWork) copy(t TensorPlace) (*messages.TensorRef, error) {
-	key := w.prefix + strings.TrimSuffix(t.Name, ".safetensors")
+	key := w.keyOf(t)
 	if err := w.space.Remove(key); err != nil { // of a try before this one
 		return nil, err
 	}
@@ -183,8 +203,8 @@ func (w *restoreWork) sweep(st *messages.JobState) {
 		keysOf(st, needed)
 	}
 	var gone []string
-	for _, key := range w.space.List(w.job + "/") {
-		if isMerged(key) && !needed[key] {
+	for _, key := range w.space.List(w.job.GetId() + "/") {
+		if isMerged(key, w.job) && !needed[key] {
 			gone = append(gone, key)
 		}
 	}

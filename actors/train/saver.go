@@ -18,11 +18,12 @@ const (
 // saver decides when the job's newest mark is stored. One save runs at a time,
 // beside the rounds.
 type saver struct {
-	every time.Duration // as asked for; 0: as often as saveShare allows
+	every time.Duration      // as asked for; 0: as often as saveShare allows
+	began time.Time          // the last save
+	from  *messages.JobState // what the store has of earlier incarnations; nil: nothing
 
 	stored  *messages.JobState // the newest that the store has of this incarnation; nil: none
 	running *messages.JobState // being stored; nil: none
-	began   time.Time          // the last save
 	took    time.Duration      // the last one that succeeded
 
 	failures   int // in a row
@@ -36,7 +37,7 @@ func (s *saver) due(now time.Time, marked *messages.JobState) bool {
 	switch {
 	case marked == nil || marked == s.stored || s.running != nil || now.Before(s.retry):
 		return false
-	case s.stored == nil, s.failures > 0, marked.GetEpoch() > s.stored.GetEpoch():
+	case s.stored == nil, s.failures > 0, len(marked.GetHistory().GetEpochs()) > len(s.stored.GetHistory().GetEpochs()):
 		return true
 	}
 	gap := now.Sub(s.began)
@@ -68,9 +69,12 @@ func (s *saver) complaint(now time.Time) string {
 		return ""
 	}
 	s.complained = now
-	back := "from the beginning"
-	if s.stored.GetEpoch() > 0 {
-		back = fmt.Sprintf("after epoch %d, round %d", s.stored.GetEpoch(), s.stored.GetRound())
+	back, there := "from the beginning", s.stored
+	if there == nil {
+		there = s.from
+	}
+	if there.GetModelVersion() > 0 {
+		back = fmt.Sprintf("after epoch %d, round %d", there.GetEpoch(), there.GetRound())
 	}
 	if s.failures == 0 {
 		return fmt.Sprintf("the store has been taking the job's state for %v; training goes on, and would resume %s",

@@ -37,10 +37,15 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	s.mark(now)
 }
 
-// isLater reports whether a state is of a later model than another, which may
-// be nil.
+// isLater reports whether a state is of a later incarnation than another, which
+// may be nil, or of a later model of the same one. A lower incarnation may have
+// come further and still be none to go on from: others have seen a higher one.
 func isLater(st, than *messages.JobState) bool {
-	return st != nil && (than == nil || st.GetModelVersion() > than.GetModelVersion())
+	if st == nil || than == nil {
+		return st != nil
+	}
+	a, b := st.GetJob().GetIncarnation(), than.GetJob().GetIncarnation()
+	return a > b || a == b && st.GetModelVersion() > than.GetModelVersion()
 }
 
 func (h *history) snapshot(now time.Time) *messages.JobHistory {
