@@ -171,14 +171,15 @@ func (x *JobSize) GetGone() []string {
 // StartJob (command) runs a job. Scheduler to ParameterServer; answered by
 // StartJobReply. A repeat starts nothing and tells how the job is.
 type StartJob struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Task          *TrainTask             `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // resolved
-	Size          *JobSize               `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
-	QueuedMs      uint64                 `protobuf:"varint,4,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"` // time from submission to this decision
-	Key           string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`                            // of the submission or resume that this start follows: an ended job starts again for a new one
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	JobId            string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Task             *TrainTask             `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // resolved
+	Size             *JobSize               `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
+	QueuedMs         uint64                 `protobuf:"varint,4,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"`                         // time from submission to this decision
+	Key              string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`                                                    // of the submission or resume that this start follows: an ended job starts again for a new one
+	AfterIncarnation uint64                 `protobuf:"varint,6,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"` // of the resume: incarnations up to this one are over
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *StartJob) Reset() {
@@ -244,6 +245,13 @@ func (x *StartJob) GetKey() string {
 		return x.Key
 	}
 	return ""
+}
+
+func (x *StartJob) GetAfterIncarnation() uint64 {
+	if x != nil {
+		return x.AfterIncarnation
+	}
+	return 0
 }
 
 // StartJobReply answers StartJob.
@@ -808,13 +816,14 @@ const file_messages_scheduling_proto_rawDesc = "" +
 	"\vparallelism\x18\x03 \x01(\rR\vparallelism\x122\n" +
 	"\x06grants\x18\x04 \x03(\v2\x1a.troupe.messages.SlotGrantR\x06grants\x12\x1a\n" +
 	"\bhopeless\x18\x05 \x01(\bR\bhopeless\x12\x12\n" +
-	"\x04gone\x18\x06 \x03(\tR\x04gone\"\xae\x01\n" +
+	"\x04gone\x18\x06 \x03(\tR\x04gone\"\xdb\x01\n" +
 	"\bStartJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12.\n" +
 	"\x04task\x18\x02 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12,\n" +
 	"\x04size\x18\x03 \x01(\v2\x18.troupe.messages.JobSizeR\x04size\x12\x1b\n" +
 	"\tqueued_ms\x18\x04 \x01(\x04R\bqueuedMs\x12\x10\n" +
-	"\x03key\x18\x05 \x01(\tR\x03key\"\xd0\x01\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12+\n" +
+	"\x11after_incarnation\x18\x06 \x01(\x04R\x10afterIncarnation\"\xd0\x01\n" +
 	"\rStartJobReply\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12,\n" +

@@ -153,6 +153,7 @@ type StopJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // for a person
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`       // of the StartJob that is to be undone, so that a resume is not; unset, as from clients: whatever runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -197,6 +198,13 @@ func (x *StopJob) GetJobId() string {
 func (x *StopJob) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *StopJob) GetKey() string {
+	if x != nil {
+		return x.Key
 	}
 	return ""
 }
@@ -329,10 +337,11 @@ const file_messages_submission_proto_rawDesc = "" +
 	"\x0eSubmitJobReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"8\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"J\n" +
 	"\aStopJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"B\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"B\n" +
 	"\fStopJobReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\"\x91\x01\n" +
 	"\tResumeJob\x12\x10\n" +

@@ -47,7 +47,7 @@ func (j *job) resize(size *messages.JobSize) {
 	if size.GetTerm() < known.GetTerm() || size.GetTerm() == known.GetTerm() && size.GetSeq() <= known.GetSeq() {
 		return
 	}
-	j.start = &messages.StartJob{JobId: j.id, Task: j.start.GetTask(), Size: size, QueuedMs: j.start.GetQueuedMs(), Key: j.start.GetKey()}
+	j.start = &messages.StartJob{JobId: j.id, Task: j.start.GetTask(), Size: size, QueuedMs: j.start.GetQueuedMs(), Key: j.start.GetKey(), AfterIncarnation: j.start.GetAfterIncarnation()}
 }
 
 // delay returns how long a waiting job waits.
@@ -56,7 +56,7 @@ func (j *job) delay() time.Duration { return backOff << (j.respawns - 1) }
 // conclude ends a job that nobody runs: as stopped if it was to be, else as
 // failed for its last crash. Its end belongs to an incarnation of its own.
 func (j *job) conclude(now time.Time) {
-	j.incarnation++
+	j.incarnation = max(j.incarnation, j.start.GetAfterIncarnation()) + 1
 	j.phase = ended
 	j.result = &messages.JobResult{
 		Phase:   messages.Phase_PHASE_FAILED,

@@ -149,6 +149,8 @@ func (s *state) rule(size *messages.JobSize) error {
 func (s *state) halt(now time.Time, m *messages.StopJob) (j *job, concluded bool, err error) {
 	j = s.jobs[m.GetJobId()]
 	switch {
+	case j != nil && m.GetKey() != "" && m.GetKey() != j.start.GetKey():
+		return nil, false, fault.New("paramserver.stop", fault.Conflict, "that life of job %s is over", j.id)
 	case j == nil:
 		return nil, false, fault.New("paramserver.stop", fault.NotFound, "there is no job %s", m.GetJobId())
 	case j.phase == ended && j.result.GetPhase() != messages.Phase_PHASE_STOPPED:

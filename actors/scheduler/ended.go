@@ -11,8 +11,10 @@ const maxEnded = 1000
 
 // ending is what is remembered of a job that has ended.
 type ending struct {
-	id, key  string
+	id       string
+	keys     []string // of all its lives
 	phase    messages.Phase
+	seq      uint64 // of its last size
 	warnings []string
 }
 
@@ -35,19 +37,19 @@ func (e *endings) add(one ending) (forgotten []string) {
 	e.byID[one.id] = one
 	e.order = append(e.order, one.id)
 	for len(e.order) > maxEnded {
-		forgotten = append(forgotten, e.byID[e.order[0]].key)
+		forgotten = append(forgotten, e.byID[e.order[0]].keys...)
 		delete(e.byID, e.order[0])
 		e.order = e.order[1:]
 	}
 	return forgotten
 }
 
-// forget forgets how a job ended, and returns its key.
-func (e *endings) forget(id string) (key string, ok bool) {
+// take returns how a job ended, and forgets it.
+func (e *endings) take(id string) ending {
 	one, ok := e.byID[id]
 	if ok {
 		delete(e.byID, id)
 		e.order = slices.DeleteFunc(e.order, func(other string) bool { return other == id })
 	}
-	return one.key, ok
+	return one
 }

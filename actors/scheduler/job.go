@@ -21,6 +21,7 @@ const (
 // job is what the Scheduler knows of a job that has not ended.
 type job struct {
 	id, key    string
+	earlier    []string            // keys of lives that are over, oldest first
 	task       *messages.TrainTask // resolved; shared with messages, never changed
 	submission uint64              // orders jobs of one priority
 	submitted  time.Time

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -15,7 +16,13 @@ import (
 // is kept until the job has ended and the Journal has everything.
 type mail struct {
 	journal func() *actor.PID
-	boxes   map[string]*box // by job id
+	boxes   map[place]*box
+}
+
+// place is where in a job's course events belong.
+type place struct {
+	job         string
+	incarnation uint64
 }
 
 type box struct {
@@ -24,27 +31,31 @@ type box struct {
 }
 
 func newMail(journal func() *actor.PID) *mail {
-	return &mail{journal: journal, boxes: map[string]*box{}}
+	return &mail{journal: journal, boxes: map[place]*box{}}
 }
 
 // post sends an event, and again with each repeat until it is acknowledged.
 func (m *mail) post(ctx actor.Context, now time.Time, e event) {
-	b := m.boxes[e.job]
+	at := place{e.job, e.incarnation}
+	b := m.boxes[at]
 	if b == nil {
-		b = &box{Outbox: actorkit.NewOutbox(&messages.JobRef{Id: e.job})}
-		m.boxes[e.job] = b
+		b = &box{Outbox: actorkit.NewOutbox(&messages.JobRef{Id: e.job, Incarnation: e.incarnation})}
+		m.boxes[at] = b
 	}
 	if e.event != nil {
 		b.Post(ctx, m.journal(), now, e.event)
 	}
-	b.closed = b.closed || e.last
-	m.tidy(e.job, b)
+	b.closed = b.closed || e.last || e.incarnation > 0 // of a later one there is but the end
+	m.tidy(at, b)
 }
 
 // repeat sends again what the Journal has not acknowledged.
 func (m *mail) repeat(ctx actor.Context) {
-	for _, id := range slices.Sorted(maps.Keys(m.boxes)) {
-		if b := m.boxes[id]; !b.Empty() {
+	places := slices.SortedFunc(maps.Keys(m.boxes), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.incarnation, b.incarnation))
+	})
+	for _, at := range places {
+		if b := m.boxes[at]; !b.Empty() {
 			b.Repeat(ctx, m.journal())
 		}
 	}
@@ -52,15 +63,16 @@ func (m *mail) repeat(ctx actor.Context) {
 
 // acknowledge takes in what the Journal has.
 func (m *mail) acknowledge(reply *messages.JobEventReply) {
-	if b := m.boxes[reply.GetJob().GetId()]; b != nil {
+	at := place{reply.GetJob().GetId(), reply.GetJob().GetIncarnation()}
+	if b := m.boxes[at]; b != nil {
 		b.Acknowledge(reply)
-		m.tidy(reply.GetJob().GetId(), b)
+		m.tidy(at, b)
 	}
 }
 
 // tidy drops an outbox that has done its work.
-func (m *mail) tidy(id string, b *box) {
+func (m *mail) tidy(at place, b *box) {
 	if b.closed && b.Empty() {
-		delete(m.boxes, id)
+		delete(m.boxes, at)
 	}
 }

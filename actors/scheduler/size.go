@@ -107,7 +107,7 @@ func (s *state) resized(j *job) {
 // there is nobody to answer. What the answer changes, the job knows by it.
 func (s *state) onRequest(now time.Time, m *messages.RequestParallelism) *messages.RequestParallelismReply {
 	j := s.jobs[m.GetJob().GetId()]
-	if j == nil || j.phase == queued || m.GetJob().GetIncarnation() < j.incarnation {
+	if j == nil || j.phase == queued || m.GetJob().GetIncarnation() < j.incarnation || m.GetJob().GetIncarnation() <= j.after {
 		return nil
 	}
 	if m.GetJob().GetIncarnation() > j.answered.GetJob().GetIncarnation() {

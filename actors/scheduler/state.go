@@ -36,9 +36,10 @@ type state struct {
 
 // event is an event of a job that the actor is to post.
 type event struct {
-	job   string
-	event *messages.JobEvent
-	last  bool // the Scheduler posts none of this job after it
+	job         string
+	incarnation uint64 // that the event is of; 0: of the job before its first
+	event       *messages.JobEvent
+	last        bool // the Scheduler posts none of this job after it
 }
 
 func newState(term uint64, policy Policy, newID func() string) *state {
@@ -77,7 +78,8 @@ func (s *state) launch(now time.Time, j *job, free *spare) {
 	j.n = s.first(j, free.total)
 	j.wanted, j.phase, j.queuedFor = j.n, starting, now.Sub(j.submitted)
 	j.give(free.take(j.n))
-	j.seq, j.acked = 1, 1 // the first size travels in StartJob
+	j.seq++         // sizes of an earlier life may still be under way: they are older
+	j.acked = j.seq // the first size travels in StartJob
 	if warning := s.wavesWarning(j, j.n); warning != "" {
 		s.warn(j, warning)
 	}
@@ -128,7 +130,7 @@ func (s *state) onFinished(now time.Time, m *messages.JobFinished) {
 func (s *state) finish(now time.Time, j *job, how messages.Phase) {
 	s.queue, s.live = remove(s.queue, j), remove(s.live, j)
 	delete(s.jobs, j.id)
-	for _, key := range s.ended.add(ending{id: j.id, key: j.key, phase: how, warnings: j.warnings}) {
+	for _, key := range s.ended.add(ending{id: j.id, keys: append(j.earlier, j.key), phase: how, seq: j.seq, warnings: j.warnings}) {
 		delete(s.keys, key)
 	}
 	s.news = append(s.news, event{job: j.id, last: true})
@@ -151,14 +153,15 @@ func (s *state) orders(now time.Time, j *job) []any {
 	if j.phase == starting || now.Sub(j.polled) >= pollEvery {
 		j.polled = now
 		orders = append(orders, &messages.StartJob{
-			JobId: j.id, Task: j.task, Size: j.size(s.term, s.gone()), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())), Key: j.key,
+			JobId: j.id, Task: j.task, Size: j.size(s.term, s.gone()), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())),
+			Key: j.key, AfterIncarnation: j.after,
 		})
 	}
 	if j.phase == running && j.acked < j.seq {
 		orders = append(orders, &messages.ResizeJob{Job: j.ref(), Size: j.size(s.term, s.gone())})
 	}
 	if j.stop != nil {
-		orders = append(orders, j.stop)
+		orders = append(orders, &messages.StopJob{JobId: j.id, Reason: j.stop.GetReason(), Key: j.key})
 	}
 	return orders
 }

@@ -56,10 +56,11 @@ func (s *state) takeUp(now time.Time, m *messages.ResumeJob) (*messages.SubmitJo
 	if err != nil {
 		return nil, err
 	}
-	if key, ok := s.ended.forget(m.GetJobId()); ok {
-		delete(s.keys, key)
-	}
-	return s.enqueue(now, &job{id: m.GetJobId(), key: m.GetKey(), task: resolved, incarnation: m.GetAfterIncarnation(), after: m.GetAfterIncarnation()}), nil
+	before := s.ended.take(m.GetJobId())
+	return s.enqueue(now, &job{
+		id: m.GetJobId(), key: m.GetKey(), earlier: before.keys, task: resolved, seq: before.seq,
+		incarnation: m.GetAfterIncarnation(), after: m.GetAfterIncarnation(),
+	}), nil
 }
 
 // seen returns the answer to a submission or resume that came before, nil for
@@ -108,7 +109,11 @@ func (s *state) stop(now time.Time, m *messages.StopJob) *messages.StopJobReply 
 			Phase:   messages.Phase_PHASE_STOPPED,
 			Failure: &messages.Failure{Op: "scheduler.stop", Text: m.GetReason()},
 		}
-		s.post(j, &messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}})
+		end := event{job: j.id, event: &messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}}}
+		if j.after > 0 { // else nobody would look at it: what is of lower incarnations is old
+			end.incarnation = j.after + 1
+		}
+		s.news = append(s.news, end)
 		s.finish(now, j, messages.Phase_PHASE_STOPPED)
 	case j.stop == nil:
 		j.stop = m
