@@ -592,8 +592,12 @@ func (x *InvokeFailed) GetSlot() uint32 {
 // more. FunctionInvoker to FunctionHost; not answered. The host remembers it,
 // so an Invoke that arrives late starts nothing. A repeat changes nothing.
 type CancelInvocation struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Attempt *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The attempt has had its time, compared with its peers: where it is goes to
+	// the log, and its slot has failed. The TrainJob says so, before the invoker
+	// cancels; of the two the one that arrives first counts.
+	Overdue       bool `protobuf:"varint,2,opt,name=overdue,proto3" json:"overdue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +637,13 @@ func (x *CancelInvocation) GetAttempt() *AttemptRef {
 		return x.Attempt
 	}
 	return nil
+}
+
+func (x *CancelInvocation) GetOverdue() bool {
+	if x != nil {
+		return x.Overdue
+	}
+	return false
 }
 
 // FunctionStarted (event) says that an attempt has its slot, which is when its
@@ -972,9 +983,10 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x1f\n" +
 	"\vduration_us\x18\x03 \x01(\x04R\n" +
 	"durationUs\x12\x12\n" +
-	"\x04slot\x18\x04 \x01(\rR\x04slot\"I\n" +
+	"\x04slot\x18\x04 \x01(\rR\x04slot\"c\n" +
 	"\x10CancelInvocation\x125\n" +
-	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\"H\n" +
+	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
+	"\aoverdue\x18\x02 \x01(\bR\aoverdue\"H\n" +
 	"\x0fFunctionStarted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\"D\n" +
 	"\x10FunctionFinished\x120\n" +

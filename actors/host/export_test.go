@@ -79,8 +79,10 @@ func (s *Script) Do(command string) string {
 		}
 	case "cancel":
 		for _, name := range args {
-			s.state.cancel(parseRef(name))
+			s.state.cancel(&messages.CancelInvocation{Attempt: parseRef(name)}, s.now)
 		}
+	case "cut": // its job says that it had its time
+		s.state.cancel(&messages.CancelInvocation{Attempt: parseRef(args[0]), Overdue: true}, s.now)
 	case "release": // release STEP [everything]
 		s.state.release(&messages.ReleaseTensors{Step: parseRef(args[0]), Everything: slices.Contains(args, "everything")})
 	case "answer":
@@ -142,7 +144,11 @@ func (s *Script) obey() string {
 		say("start %s on %d", nameOf(r.inv.GetAttempt()), r.slot)
 	}
 	for _, r := range o.cancel {
-		say("stop %s on %d", nameOf(r.inv.GetAttempt()), r.slot)
+		why := ""
+		if r.cause == context.DeadlineExceeded {
+			why = ": overdue"
+		}
+		say("stop %s on %d%s", nameOf(r.inv.GetAttempt()), r.slot, why)
 	}
 	for _, a := range o.answers {
 		say("%s: %s", a.to.GetId(), describe(a.what))

@@ -92,7 +92,7 @@ func (h *host) Receive(ctx actor.Context) {
 	case *messages.Invoke:
 		h.state.invoke(m, ctx.Sender(), h.deps.Rim.Now())
 	case *messages.CancelInvocation:
-		h.state.cancel(m.GetAttempt())
+		h.state.cancel(m, h.deps.Rim.Now())
 	case *messages.KeepState:
 		h.onKeepState(m)
 	case *messages.AskState:

@@ -121,7 +121,8 @@ func (s *state) invoke(inv *messages.Invoke, asker *actor.PID, now time.Time) {
 
 // cancel ends an attempt, or sees to it that it never begins. An answer that is
 // there already stays: it may be part of a merge.
-func (s *state) cancel(ref *messages.AttemptRef) {
+func (s *state) cancel(m *messages.CancelInvocation, now time.Time) {
+	ref := m.GetAttempt()
 	j := s.hear(ref)
 	if j.refuse(ref) != nil {
 		return
@@ -130,10 +131,22 @@ func (s *state) cancel(ref *messages.AttemptRef) {
 	if ok && a.end != nil {
 		return
 	}
+	if ok && a.run != nil && m.GetOverdue() {
+		s.overdue(a, now)
+	}
 	if ok {
 		s.drop(a)
 	}
 	j.cancelled[placeOf(ref)] = struct{}{}
+}
+
+// overdue ends the run of an attempt that has had its time, as its job sees it.
+func (s *state) overdue(a *attempt, now time.Time) {
+	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "took much longer than other functions of its round"))
+	failure.Chaos = blames(Chaos(a.inv), true)
+	s.wentWrong(a.run.slot, failure, now)
+	a.job.failedOn[a.inv.GetAttempt().GetFunction()] = a.run.slot
+	s.cancelRun(a.run, context.DeadlineExceeded)
 }
 
 // release closes a step and all before it. What an earlier incarnation asks for

@@ -76,6 +76,9 @@ func (j *job) repeat(ctx actor.Context) {
 func (j *job) hurry(ctx actor.Context) {
 	now := j.deps.Rim.Now()
 	for _, f := range j.state.overdue(now) {
+		if _, t, ok := j.state.step.find(f.attempt); ok {
+			ctx.Send(j.deps.Host(t.invoke.GetNode()), &messages.CancelInvocation{Attempt: f.attempt, Overdue: true})
+		}
 		j.cut(ctx, f)
 	}
 	if j.state.fatal != nil {

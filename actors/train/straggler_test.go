@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/actors/testkit"
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -265,6 +266,9 @@ func TestAFrozenWorkerIsCut(t *testing.T) {
 	require.Empty(t, s.next())
 	s.sim.Advance(time.Second)
 	require.True(t, s.stopped[invoker.GetId()], "so it is cancelled")
+	told := testkit.Expect[*messages.CancelInvocation](s.host)
+	require.True(t, told.GetOverdue(), "and the host says where it was")
+	require.True(t, proto.Equal(frozen[0].GetAttempt(), told.GetAttempt()))
 	again := s.next()
 	require.Len(t, again, 1)
 	require.EqualValues(t, 2, again[0].GetAttempt().GetAttempt())

@@ -65,3 +65,14 @@ func TestE2EPythonFrozenWorker(t *testing.T) {
 		})
 	}
 }
+
+// One that hangs is cut likewise, and what it hung in is in the log.
+func TestE2EPythonHangingWorkerIsCut(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	mark := filepath.Join(h.dir, "mark")
+	r := h.run(t, probe(t, "train-sleeps", "--arg", "function=1", "--arg", "mark="+mark, "--arg", "once="+mark+"-", "--no-backup")...)
+	require.Equal(t, 1, r.Retries)
+	require.Less(t, r.WallS, 60.0)
+	require.Regexp(t, `File "probe\.py", line \d+ in sleeps`, h.log(t, r))
+}
