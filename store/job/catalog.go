@@ -7,10 +7,10 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/claim"
 )
 
 const (
@@ -22,20 +22,12 @@ const (
 // beside other processes too. A process has one: what its owners gave up is
 // remembered here.
 type Catalog struct {
-	store store.Store
-
-	mu      sync.Mutex
-	givenUp map[string]givenUp // by job: the highest claim that was
-}
-
-// givenUp names a claim whose owner, in this process, is done with it.
-type givenUp struct {
-	incarnation uint64
-	token       string
+	store  store.Store
+	claims *claim.Register
 }
 
 // New returns the catalog of a store, which stays the caller's to close.
-func New(s store.Store) *Catalog { return &Catalog{store: s, givenUp: map[string]givenUp{}} }
+func New(s store.Store) *Catalog { return &Catalog{store: s, claims: claim.New(s)} }
 
 // Create stores what was asked of a new job, once and for all. The same bytes
 // again change nothing. Conflict: the id has another task, or was deleted and
@@ -142,26 +134,18 @@ func (c *Catalog) read(ctx context.Context, key string, limit int64) ([]byte, er
 
 // incarnations returns the numbers under which there is anything, ascending.
 func (c *Catalog) incarnations(ctx context.Context, id string) ([]uint64, error) {
-	numbers := []uint64{}
-	for name, err := range c.store.Folders(ctx, jobFolder(id)+"incarnations/") {
-		if err != nil {
-			return nil, err
-		}
-		if n, ok := parseNumber(name); ok {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return numbers, nil
+	return claim.Numbers(ctx, c.store, incarnationsFolder(id))
 }
 
 func jobFolder(id string) string { return folder + id + "/" }
 
 func taskKey(id string) string { return jobFolder(id) + "task.json" }
 
+func incarnationsFolder(id string) string { return jobFolder(id) + "incarnations/" }
+
 // key is that of an object of an incarnation.
 func key(id string, n uint64, name string) string {
-	return jobFolder(id) + "incarnations/" + strconv.FormatUint(n, 10) + "/" + name
+	return incarnationsFolder(id) + strconv.FormatUint(n, 10) + "/" + name
 }
 
 // checkID refuses ids that are no single part of a key: letters, digits, "_"

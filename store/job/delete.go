@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store/claim"
 )
 
 // Delete removes all that the store has of a job; its model is another
@@ -46,7 +47,7 @@ func deletionOrder(id string, keys []string) []string {
 			return 0
 		case stateName, previousName:
 			return 1
-		case claimName:
+		case claim.Name:
 			return 3
 		}
 		return 2

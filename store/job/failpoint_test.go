@@ -54,7 +54,7 @@ func points(t *testing.T) []string {
 	require.Equal(t, "job.save.end", names[len(names)-1])
 	for _, want := range []string{
 		"store.put.temp", "store.put.half", "store.put.written", "store.put.synced", "store.put.published", "store.put.done",
-		"store.delete.removed", "job.claim.locked", "job.claim.claimed", "job.save.begin", "job.save.file", "job.save.files",
+		"store.delete.removed", "claim.locked", "claim.claimed", "job.save.begin", "job.save.file", "job.save.files",
 		"job.save.previous", "job.save.state", "job.prune",
 	} {
 		require.Contains(t, names, want)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/failpoint"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store/claim"
 )
 
 // saves is what a claim knows of its own folder, to which nobody else writes.
@@ -86,7 +87,7 @@ func (c *Claim) pruneAhead(ctx context.Context, next []Source) {
 func (c *Claim) prune(ctx context.Context) {
 	c.pruneOwn(ctx, map[string]bool{})
 	if c.saves.previous.object != nil && !c.saves.alone {
-		c.saves.alone = c.catalog.pruneBelow(ctx, c.id, c.incarnation) == nil
+		c.saves.alone = c.catalog.pruneBelow(ctx, c.id, c.Incarnation()) == nil
 	}
 }
 
@@ -99,7 +100,7 @@ func (c *Claim) pruneOwn(ctx context.Context, keep map[string]bool) {
 		}
 	}
 	for name := range c.saves.files {
-		if !keep[name] && c.catalog.remove(ctx, key(c.id, c.incarnation, name)) == nil {
+		if !keep[name] && c.catalog.remove(ctx, c.key(name)) == nil {
 			delete(c.saves.files, name)
 		}
 	}
@@ -124,7 +125,7 @@ func (c *Catalog) pruneBelow(ctx context.Context, id string, n uint64) error {
 			switch name := path.Base(o.Key); {
 			case name == stateName, name == previousName:
 				keys = append([]string{o.Key}, keys...) // first: no state shall name what is gone
-			case name == beatName, strings.HasPrefix(name, lockPrefix), strings.HasSuffix(name, fileExt):
+			case claim.IsLeftover(name), strings.HasSuffix(name, fileExt):
 				keys = append(keys, o.Key)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store/claim"
 )
 
 const maxRequest = 1 << 20 // bytes
@@ -96,19 +97,13 @@ func (c *Catalog) numbered(ctx context.Context, prefix, suffix string) ([]uint64
 			return nil, err
 		}
 		if name, ok := strings.CutSuffix(strings.TrimPrefix(o.Key, prefix), suffix); ok {
-			if n, ok := parseNumber(name); ok {
+			if n, ok := claim.ParseNumber(name); ok {
 				numbers = append(numbers, n)
 			}
 		}
 	}
 	slices.Sort(numbers)
 	return numbers, nil
-}
-
-// parseNumber reads a number as keys have it: decimal, no leading zeros.
-func parseNumber(name string) (uint64, bool) {
-	n, err := strconv.ParseUint(name, 10, 64)
-	return n, err == nil && strconv.FormatUint(n, 10) == name
 }
 
 func requestsFolder(id string) string { return jobFolder(id) + "requests/" }

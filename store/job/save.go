@@ -55,12 +55,12 @@ func (c *Claim) Save(ctx context.Context, doc json.RawMessage, files []Source) e
 }
 
 func (c *Claim) save(ctx context.Context, op string, doc json.RawMessage, files []Source) error {
-	if err := c.passIfOwner(ctx, op, "job.save.begin"); err != nil {
+	if err := c.passIfOwner(ctx, "job.save.begin"); err != nil {
 		return err
 	}
-	c.saves.state.settle(ctx, c.catalog, key(c.id, c.incarnation, stateName))
+	c.saves.state.settle(ctx, c.catalog, c.key(stateName))
 	c.pruneAhead(ctx, files)
-	b := body{Job: c.id, Incarnation: c.incarnation, Files: []File{}, Doc: doc}
+	b := body{Job: c.id, Incarnation: c.Incarnation(), Files: []File{}, Doc: doc}
 	for _, source := range files {
 		f, err := c.saveFile(ctx, source)
 		if err != nil {
@@ -74,13 +74,13 @@ func (c *Claim) save(ctx context.Context, op string, doc json.RawMessage, files 
 	}
 	// Files may have taken long: an owner that slept through a take-over in the
 	// meantime shall not even touch its own states.
-	if err := c.passIfOwner(ctx, op, "job.save.files"); err != nil {
+	if err := c.passIfOwner(ctx, "job.save.files"); err != nil {
 		return err
 	}
 	if err := c.saveState(ctx, saved{object: object, files: b.Files}); err != nil {
 		return err
 	}
-	if err := c.passIfOwner(ctx, op, "job.save.state"); err != nil {
+	if err := c.passIfOwner(ctx, "job.save.state"); err != nil {
 		return err
 	}
 	c.prune(ctx)
@@ -88,8 +88,8 @@ func (c *Claim) save(ctx context.Context, op string, doc json.RawMessage, files 
 }
 
 // passIfOwner checks the claim, then passes the failpoint.
-func (c *Claim) passIfOwner(ctx context.Context, op, point string) error {
-	if err := c.check(ctx, op); err != nil {
+func (c *Claim) passIfOwner(ctx context.Context, point string) error {
+	if err := c.own.Check(ctx); err != nil {
 		return err
 	}
 	return passFault(failpoint.Pass(point))
@@ -106,7 +106,7 @@ func (c *Claim) saveFile(ctx context.Context, source Source) (File, error) {
 	}
 	c.saves.files[source.Name] = File{Name: source.Name, Bytes: -1} // to be pruned, if it is there at all
 	f := File{Name: source.Name, Bytes: source.Bytes}
-	err := c.catalog.store.Put(ctx, key(c.id, c.incarnation, source.Name), func(w io.Writer) error {
+	err := c.catalog.store.Put(ctx, c.key(source.Name), func(w io.Writer) error {
 		count := &countingWriter{digest: xxhash.New()}
 		if err := source.Write(io.MultiWriter(w, count)); err != nil {
 			return err
@@ -145,7 +145,7 @@ func (c *Claim) putState(ctx context.Context, name string, there *saved, next sa
 	}
 	next.tried = nil
 	there.tried = &next
-	err := c.catalog.store.Put(ctx, key(c.id, c.incarnation, name), func(w io.Writer) error {
+	err := c.catalog.store.Put(ctx, c.key(name), func(w io.Writer) error {
 		_, err := w.Write(next.object)
 		return err
 	})

@@ -1,4 +1,4 @@
-package job
+package claim
 
 import (
 	"context"
@@ -19,13 +19,13 @@ type lock struct{ file *os.File }
 
 // newLock makes and locks the file of a claim to be. It returns nil where
 // files of the store cannot be locked: there beats alone tell who lives.
-func (c *Catalog) newLock(ctx context.Context, id string, n uint64, token string) (*lock, error) {
-	name := key(id, n, lockPrefix+token)
-	path, ok := c.path(name)
+func (r *Register) newLock(ctx context.Context, what Subject, n uint64, token string) (*lock, error) {
+	name := what.key(n, lockPrefix+token)
+	path, ok := r.path(name)
 	if !ok {
 		return nil, nil
 	}
-	if err := c.store.PutIfAbsent(ctx, name, func(io.Writer) error { return nil }); err != nil {
+	if err := r.store.PutIfAbsent(ctx, name, func(io.Writer) error { return nil }); err != nil {
 		return nil, err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -33,17 +33,17 @@ func (c *Catalog) newLock(ctx context.Context, id string, n uint64, token string
 		return nil, nil // removed by who got the number first (see dropLocks): the claim will tell
 	}
 	if err != nil {
-		return nil, fault.New("job.claim", fault.Unavailable, "open the lock: %w", err)
+		return nil, fault.New("claim.take", fault.Unavailable, "open the lock: %w", err)
 	}
 	switch err := flock(file, unix.LOCK_EX|unix.LOCK_NB); {
 	case err == nil:
 		return &lock{file}, nil
 	case errors.Is(err, unix.EWOULDBLOCK): // nobody knows its name yet, but who looks at every file
 		_ = file.Close()
-		return nil, fault.New("job.claim", fault.Unavailable, "another process has locked %s", path)
+		return nil, fault.New("claim.take", fault.Unavailable, "another process has locked %s", path)
 	default: // this file system has no locks
 		_ = file.Close()
-		return nil, c.store.Delete(ctx, name)
+		return nil, r.store.Delete(ctx, name)
 	}
 }
 
@@ -59,7 +59,7 @@ func (l *lock) release() error {
 		err = cerr
 	}
 	if err != nil {
-		return fault.New("job.release", fault.Unavailable, "release the lock: %w", err)
+		return fault.New("claim.release", fault.Unavailable, "release the lock: %w", err)
 	}
 	return nil
 }
@@ -67,8 +67,8 @@ func (l *lock) release() error {
 // isFree reports whether nobody holds the lock of that key. It asks for a
 // shared lock, so that those who ask do not mistake each other for the owner.
 // What cannot be asked is not free.
-func (c *Catalog) isFree(name string) bool {
-	path, ok := c.path(name)
+func (r *Register) isFree(name string) bool {
+	path, ok := r.path(name)
 	if !ok {
 		return false
 	}
@@ -84,8 +84,8 @@ func (c *Catalog) isFree(name string) bool {
 	return true
 }
 
-func (c *Catalog) path(name string) (string, bool) {
-	l, ok := c.store.(store.Localizer)
+func (r *Register) path(name string) (string, bool) {
+	l, ok := r.store.(store.Localizer)
 	if !ok {
 		return "", false
 	}

@@ -1,0 +1,278 @@
+package claim
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/troupe-ml/troupe/internal/failpoint"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
+)
+
+const (
+	// Name is that of a claim below its number.
+	Name = "claim"
+
+	beatName   = "beat"
+	lockPrefix = "lock-" // and the token of the claim
+
+	maxClaim = 64 << 10 // bytes
+	maxBeat  = 1 << 10  // bytes
+)
+
+// IsLeftover reports whether an object of that name below a number serves its
+// owner alone, and nobody once there is a higher claim: a beat, a lock.
+func IsLeftover(name string) bool { return name == beatName || strings.HasPrefix(name, lockPrefix) }
+
+// Subject is what can be owned.
+type Subject struct {
+	Prefix string // of its numbers, ending with "/"
+	Name   string // for people: "job 01abc"
+	Number string // what its numbers are called: "incarnation"
+}
+
+// Owner is who owns it.
+type Owner struct {
+	Node    string `json:"node"`              // name of the node
+	Boot    string `json:"boot"`              // a life of that node
+	PID     int    `json:"pid"`               //
+	Address string `json:"address,omitempty"` // where it can be reached, empty if nowhere
+}
+
+// Sighting is what others see of an owner. While two of them are equal the
+// owner gave no sign of life in between.
+type Sighting struct {
+	Number uint64 // 0: never claimed
+	Owner  Owner  // zero: its claim is damaged
+	Beat   string // last sign of life: means something only if it changes
+}
+
+// Who names the owner for people.
+func (s Sighting) Who() string {
+	if s.Owner == (Owner{}) {
+		return "an owner whose claim is damaged"
+	}
+	who := s.Owner.Node + " (pid " + strconv.Itoa(s.Owner.PID) + ")"
+	if s.Owner.Address != "" {
+		who += " at " + s.Owner.Address
+	}
+	return who
+}
+
+// Register gives access to the claims of a store. It is safe for concurrent
+// use, beside other processes too. A process has one for a subject: what its
+// owners gave up is remembered here.
+type Register struct {
+	store store.Store
+
+	mu      sync.Mutex
+	givenUp map[string]givenUp // by prefix: the highest claim that was
+}
+
+// givenUp names a claim whose owner, in this process, is done with it.
+type givenUp struct {
+	number uint64
+	token  string
+}
+
+// New returns the register of a store, which stays the caller's to close.
+func New(s store.Store) *Register { return &Register{store: s, givenUp: map[string]givenUp{}} }
+
+// document is what a claim says. It is never edited.
+type document struct {
+	Owner
+	// Token tells this claim from any other attempt at the same number.
+	Token string `json:"token"`
+	// Locked: the owner held an flock on lock-<token> before this claim could
+	// be seen, and holds it as long as it lives.
+	Locked bool `json:"locked"`
+}
+
+// Look says who owns something, or did last. Number 0: nobody ever.
+func (r *Register) Look(ctx context.Context, what Subject) (Sighting, error) {
+	seen, _, err := r.look(ctx, what)
+	return seen, err
+}
+
+// Take makes owner the owner of the next number if there was none yet, or the
+// last one is gone: its flock is free, or its Claim was released in this
+// process, or stale is what is seen now. A caller may pass as stale only what it
+// has seen unchanged for the time that a live owner may be silent, by its own
+// clock; the zero Sighting: nothing.
+//
+// Otherwise it is a Conflict that names the owner, with what is seen of it.
+// Take does not wait: callers poll. Of several callers at most one becomes the
+// owner, and one does unless the store fails.
+//
+// The Sighting on success is that of the new owner.
+func (r *Register) Take(ctx context.Context, what Subject, owner Owner, stale Sighting) (*Claim, Sighting, error) {
+	const op = "claim.take"
+	seen, last, err := r.look(ctx, what)
+	if err != nil {
+		return nil, Sighting{}, err
+	}
+	if seen.Number > 0 && seen != stale && !r.isGone(what, seen.Number, last) {
+		return nil, seen, heldBy(op, what, seen)
+	}
+	claim, err := r.take(ctx, what, seen.Number+1, owner)
+	if fault.KindOf(err) == fault.Conflict {
+		seen, _, lerr := r.look(ctx, what)
+		if lerr != nil {
+			return nil, Sighting{}, lerr
+		}
+		return nil, seen, heldBy(op, what, seen)
+	}
+	if err != nil {
+		return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim %s: %w", what.Name, err)
+	}
+	return claim, Sighting{Number: claim.number, Owner: owner}, nil
+}
+
+// take creates the claim n. The lock comes first: a claim that can be seen is
+// that of an owner who holds its lock, or is dead. Each attempt has a lock of
+// its own, so that one that stops between the two is in nobody's way.
+func (r *Register) take(ctx context.Context, what Subject, n uint64, owner Owner) (*Claim, error) {
+	doc := document{Owner: owner, Token: newToken()}
+	l, err := r.newLock(ctx, what, n, doc.Token)
+	if err != nil {
+		return nil, err
+	}
+	doc.Locked = l != nil
+	if err = passFault(failpoint.Pass("claim.locked")); err == nil {
+		err = r.put(ctx, what, n, doc)
+	}
+	if err == nil {
+		err = passFault(failpoint.Pass("claim.claimed"))
+	}
+	if err != nil {
+		_ = l.release()
+		if fault.KindOf(err) == fault.Conflict { // the number is another's: so nobody asks for our lock
+			_ = r.store.Delete(ctx, what.key(n, lockPrefix+doc.Token))
+		} else { // the claim may be there all the same
+			r.giveUp(what, n, doc.Token)
+		}
+		return nil, err
+	}
+	r.dropLocks(ctx, what, n, doc.Token)
+	return &Claim{register: r, what: what, number: n, token: doc.Token, lock: l}, nil
+}
+
+func (r *Register) put(ctx context.Context, what Subject, n uint64, doc document) error {
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return fault.New("claim.take", fault.Invalid, "owner: %w", err)
+	}
+	return r.store.PutIfAbsent(ctx, what.key(n, Name), func(w io.Writer) error {
+		_, err := w.Write(append(b, '\n'))
+		return err
+	})
+}
+
+// dropLocks removes the locks of those who tried for the same number. It
+// matters to nobody, so it may fail.
+func (r *Register) dropLocks(ctx context.Context, what Subject, n uint64, token string) {
+	prefix := what.key(n, lockPrefix)
+	for o, err := range r.store.List(ctx, prefix) {
+		if err != nil {
+			return
+		}
+		if o.Key != prefix+token {
+			_ = r.store.Delete(ctx, o.Key)
+		}
+	}
+}
+
+// look finds the highest claim. A number without a claim is that of somebody
+// who is just claiming it, or died over it.
+func (r *Register) look(ctx context.Context, what Subject) (Sighting, document, error) {
+	wrap := func(err error) error {
+		return fault.New("claim.look", fault.KindOf(err), "owner of %s: %w", what.Name, err)
+	}
+	numbers, err := Numbers(ctx, r.store, what.Prefix)
+	if err != nil {
+		return Sighting{}, document{}, wrap(err)
+	}
+	for _, n := range slices.Backward(numbers) {
+		b, err := r.read(ctx, what.key(n, Name), maxClaim)
+		if fault.KindOf(err) == fault.NotFound {
+			continue
+		}
+		if err != nil {
+			return Sighting{}, document{}, wrap(err)
+		}
+		var doc document
+		if json.Unmarshal(b, &doc) != nil {
+			doc = document{} // damaged: whoever it was, it can be watched
+		}
+		beat, err := r.read(ctx, what.key(n, beatName), maxBeat)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return Sighting{}, document{}, wrap(err)
+		}
+		return Sighting{Number: n, Owner: doc.Owner, Beat: string(beat)}, doc, nil
+	}
+	return Sighting{}, document{}, nil
+}
+
+// isGone reports whether the owner n is known to have ended.
+func (r *Register) isGone(what Subject, n uint64, doc document) bool {
+	if doc.Token == "" {
+		return false
+	}
+	r.mu.Lock()
+	up := r.givenUp[what.Prefix]
+	r.mu.Unlock()
+	return up == givenUp{n, doc.Token} || doc.Locked && r.isFree(what.key(n, lockPrefix+doc.Token))
+}
+
+// giveUp remembers that the owner of a claim is done with it.
+func (r *Register) giveUp(what Subject, n uint64, token string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n >= r.givenUp[what.Prefix].number {
+		r.givenUp[what.Prefix] = givenUp{n, token}
+	}
+}
+
+// read returns an object of at most limit bytes; what is longer is cut there.
+func (r *Register) read(ctx context.Context, key string, limit int64) ([]byte, error) {
+	object, err := r.store.Get(ctx, key, 0, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = object.Close() }()
+	b, err := io.ReadAll(object)
+	if err != nil {
+		return nil, fault.New("claim.read", fault.Unavailable, "read %s: %w", key, err)
+	}
+	return b, nil
+}
+
+// key is that of an object below a number.
+func (s Subject) key(n uint64, name string) string {
+	return s.Prefix + strconv.FormatUint(n, 10) + "/" + name
+}
+
+func heldBy(op string, what Subject, s Sighting) error {
+	return fault.New(op, fault.Conflict, "%s is owned by %s, as %s %d", what.Name, s.Who(), what.Number, s.Number)
+}
+
+// passFault gives what a failpoint answers the kind that a store would.
+func passFault(err error) error {
+	if err != nil {
+		return fault.New("claim.take", fault.Unavailable, "%w", err)
+	}
+	return nil
+}
+
+func newToken() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,84 @@
+package claim
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// Claim is the right to something under a number. It is safe for concurrent
+// use.
+type Claim struct {
+	register *Register
+	what     Subject
+	number   uint64
+	token    string
+	lock     *lock // nil: the store has none
+
+	beats struct {
+		sync.Mutex
+		n uint64 // written or tried
+	}
+
+	mu       sync.Mutex
+	released bool
+}
+
+// Number is that of the claim, from 1.
+func (c *Claim) Number() uint64 { return c.number }
+
+// Beat tells those who watch that the owner lives. Conflict: there is a higher
+// claim, or this one was released.
+func (c *Claim) Beat(ctx context.Context) error {
+	if err := c.Check(ctx); err != nil {
+		return err
+	}
+	c.beats.Lock()
+	defer c.beats.Unlock()
+	c.beats.n++ // even if it fails: it may have come through
+	err := c.register.store.Put(ctx, c.what.key(c.number, beatName), func(w io.Writer) error {
+		_, err := io.WriteString(w, strconv.FormatUint(c.beats.n, 10))
+		return err
+	})
+	if err != nil {
+		return fault.New("claim.beat", fault.KindOf(err), "beat of %s: %w", c.what.Name, err)
+	}
+	return c.Check(ctx)
+}
+
+// Check returns a Conflict if there is a higher claim, or this one was
+// released. Numbers have no gaps and claims stay, so that the next one alone
+// tells.
+func (c *Claim) Check(ctx context.Context) error {
+	const op = "claim.check"
+	c.mu.Lock()
+	released := c.released
+	c.mu.Unlock()
+	if released {
+		return fault.New(op, fault.Conflict, "%s: the claim of %s %d was released", c.what.Name, c.what.Number, c.number)
+	}
+	_, err := c.register.store.Stat(ctx, c.what.key(c.number+1, Name))
+	if fault.KindOf(err) == fault.NotFound {
+		return nil
+	}
+	if err != nil {
+		return fault.New(op, fault.KindOf(err), "owner of %s: %w", c.what.Name, err)
+	}
+	return fault.New(op, fault.Conflict, "%s was taken over from %s %d: this owner has to stop", c.what.Name, c.what.Number, c.number)
+}
+
+// Release gives it up: anybody who can see the lock, and anybody in this
+// process, may claim it at once. A second call does nothing.
+func (c *Claim) Release() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released {
+		return nil
+	}
+	c.released = true
+	c.register.giveUp(c.what, c.number, c.token)
+	return c.lock.release()
+}
