@@ -25,8 +25,9 @@ DEADLINE = 60  # seconds for anything at all
 class Worker:
     """The node's side of one worker process."""
 
-    def __init__(self, node: "Node", pid: int, control: Channel, log: Channel, life: Channel) -> None:
-        self.node, self.pid, self.control, self._log, self.life = node, pid, control, log, life
+    def __init__(self, node: "Node", token: str, control: Channel, log: Channel, life: Channel) -> None:
+        self.node, self.token, self.pid = node, token, node.pid
+        self.control, self._log, self.life = control, log, life
         self.text = ""
         self.batches: List[int] = []
         self._reader = threading.Thread(target=self._read_log, daemon=True)
@@ -163,7 +164,7 @@ class Node:
 
     def worker(self, token: str) -> Worker:
         channels = {role: self.accept(role, token) for role in ("log", "life", "worker")}
-        worker = Worker(self, self.pid, channels["worker"], channels["log"], channels["life"])
+        worker = Worker(self, token, channels["worker"], channels["log"], channels["life"])
         self.workers.append(worker)
         return worker
 

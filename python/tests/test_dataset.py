@@ -1,4 +1,6 @@
 """Rows, batches and labels as the user's data set sees them."""
+import collections
+
 import numpy as np
 import pytest
 import torch
@@ -90,3 +92,20 @@ def test_types_that_torch_lacks_arrive_wider():
     dataset._fill(np.array([[65535]], "u2"), np.array([1]))
     x, _ = Batcher(dataset).batch(0, 1)
     assert x.dtype == torch.int32 and x.item() == 65535
+
+
+@pytest.mark.parametrize("dtype, wider", [("u2", torch.int32), ("u4", torch.int64), ("u8", torch.int64)])
+def test_items_of_types_that_torch_does_not_know(dtype, wider):
+    class Items(Dataset):
+        def __getitem__(self, index):
+            return self.data[index], {"y": [self.labels[index]], "z": Pair(self.data[index, 0], 1.5)}
+
+    dataset = Items()
+    dataset._fill(np.arange(6, dtype=dtype).reshape(3, 2), np.arange(3))
+    x, rest = Batcher(dataset).batch(1, 3)
+    assert x.dtype == wider and x.tolist() == [[2, 3], [4, 5]]
+    assert rest["y"][0].tolist() == [1, 2]
+    assert type(rest["z"]) is Pair and rest["z"].a.tolist() == [2, 4] and rest["z"].b.tolist() == [1.5, 1.5]
+
+
+Pair = collections.namedtuple("Pair", "a b")

@@ -70,8 +70,20 @@ def test_arrays(command, monkeypatch):
     parts = [np.arange(3), np.ones(3), np.arange(2), np.zeros(2)]
     troupe.run(Net, parts)
     assert seen == {"x_train": [0, 1, 2], "y_train": [1, 1, 1], "x_test": [0, 1], "y_test": [0, 0]}
-    with pytest.raises(troupe.InvalidArgsError, match="dataset is 2 arrays"):
-        troupe.run(Net, parts[:2])
+    seen.clear()
+    troupe.run(Net, (parts[0], parts[1]))
+    assert seen == {"x_train": [0, 1, 2], "y_train": [1, 1, 1]}, "troupe splits a part off for testing"
+    for wrong, says in ((parts[:3], "dataset is 3 arrays"), (None, "dataset is of type NoneType"), (np.ones((2, 3)), "dataset is of type ndarray")):
+        with pytest.raises(troupe.InvalidArgsError, match=says):
+            troupe.run(Net, wrong)
+
+
+def test_a_script_from_standard_input(command):
+    command()
+    run = subprocess.run(
+        [sys.executable, "-"], input=SCRIPT, text=True, capture_output=True, env={**os.environ, "PYTHONPATH": local.ROOT}
+    )
+    assert "the source of Net came from <stdin>, which workers cannot read: put it into a file" in run.stderr
 
 
 def test_a_job_that_fails(command):

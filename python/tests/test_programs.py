@@ -253,7 +253,7 @@ def test_the_program_leaves(tmp_path):
         raise SystemExit(3)
 """))
     failed = job.failed("train", model=job.init())
-    assert failed["kind"] == "user" and failed["message"] == "the program called sys.exit(3) in train()"
+    assert failed["kind"] == "user" and failed["message"] == "the program called sys.exit(3)"
 
 
 def test_items_that_do_not_collate(tmp_path):
@@ -475,3 +475,31 @@ def test_the_exceptions_of_kubeml():
         assert isinstance(error, kubeml.KubeMLException) and error.message and error.status_code == status
     error = exceptions.KubeMLException("text", 418)
     assert (str(error), error.message, error.status_code) == ("text", "text", 418)
+
+
+def test_an_exception_that_cannot_be_shown(tmp_path):
+    job = Local(tmp_path, small("""
+    def train(self, batch, batch_index):
+        class Mute(RuntimeError):
+            def __str__(self):
+                raise KeyError("no text")
+        raise Mute()
+"""))
+    failed = job.failed("train", model=job.init())
+    assert failed["kind"] == "user" and failed["message"] == "(Mute.__str__() raised KeyError)"
+    assert "in train" in failed["traceback"]
+
+
+def test_a_model_that_needs_a_main(tmp_path):
+    job = Local(tmp_path, small("""
+    def __init__(self, network, dataset):
+        super().__init__(network, dataset)
+""").replace("def main", "def start_it"))
+    assert "has no main(), and Small cannot be made without it (missing a required argument: 'network')" in job.failed("init")["message"]
+
+
+def test_the_name_of_the_data_set(tmp_path):
+    source = small().replace("Small(network())", 'Small(network(), troupe.Dataset("My D"))')
+    for task, warns in (("my-d", False), ("other", True)):
+        done = Local(tmp_path, source).done("init", dataset=task)
+        assert done.get("warnings", []) == ["the program names the data set 'My D', the task 'other': the task's is used"] * warns

@@ -173,9 +173,12 @@ def test_the_stack_of_a_worker(node):
     worker.send(**dict(request, task="train", model=init(worker, request)))
     time.sleep(0.3)
     os.kill(worker.pid, signal.SIGUSR1)
-    await_text(worker, "most recent call first")
-    await_text(worker, "in train")
-    assert "program.py" in worker.text
+    stack, end = "", time.monotonic() + 20
+    while "in train" not in stack:
+        assert time.monotonic() < end, stack
+        with open(node.path("stack-" + worker.token)) as f:
+            stack = f.read()
+    assert "most recent call first" in stack and "program.py" in stack and not worker.text
 
 
 def test_chaos(node):
@@ -256,8 +259,31 @@ def test_an_import_that_fails(node):
     assert (error["type"], error["message"]) == ("ValueError", "at import") and 'program.py", line 4, in f' in error["traceback"]
     assert "/troupe/" not in error["traceback"]
     assert node.process.wait(10) == 1
-    failed = node.fresh(program).failed(task="init")
+    worker = node.fresh(program)
+    failed = worker.failed(task="init")
     assert (failed["kind"], failed["type"], failed["method"]) == ("user", "ValueError", "import")
+    await_text(worker, "ValueError: at import\n")
+
+
+def test_what_an_import_prints_and_raises_is_in_the_log(node, capfd):
+    error = node.start_zygote(node.write("program.py", "print('hello')\nraise ValueError('at import')\n"))["error"]
+    assert node.process.wait(10) == 1
+    assert "".join(capfd.readouterr()) == "hello\n" + error["traceback"]
+
+
+def test_what_an_import_starts_ends_with_the_node(node):
+    pid = node.path("pid")
+    source = f"import subprocess; open({pid!r}, 'w').write(str(subprocess.Popen(['sleep', '1000']).pid))\n"
+    assert node.start_zygote(node.write("program.py", source + small()))["ready"]
+    init(node.fork(), data(node))
+    with open(pid) as f:
+        child = int(f.read())
+    assert alive(child)
+    node.accept("life", "zygote").sock.close()
+    end = time.monotonic() + 5
+    while alive(child):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_a_module_that_is_missing(node):

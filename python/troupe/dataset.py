@@ -1,6 +1,7 @@
 """The data set class that a user's program extends."""
 from __future__ import annotations
 
+import re
 from typing import Any, List, Optional, Tuple
 
 import numpy as np
@@ -33,7 +34,7 @@ class Dataset(torch.utils.data.Dataset):
         self.data: Any = None
         self.labels: Any = None
         invocation = context.current
-        if dataset and invocation and invocation.request.dataset and dataset != invocation.request.dataset:
+        if dataset and invocation and invocation.request.dataset and _stored(dataset) != invocation.request.dataset:
             invocation.warn(
                 f"the program names the data set {dataset!r}, "
                 f"the task {invocation.request.dataset!r}: the task's is used"
@@ -60,7 +61,7 @@ class Batcher:
         self._dataset = dataset
         self._plain = type(dataset).__getitem__ is Dataset.__getitem__ and not hasattr(dataset, "__getitems__")
         self._many = getattr(dataset, "__getitems__", None)
-        self._collate = getattr(dataset, "collate_fn", None) or torch.utils.data.default_collate
+        self._collate = getattr(dataset, "collate_fn", None) or _collate
 
     def batch(self, lo: int, hi: int) -> Any:
         """The batch of items [lo, hi)."""
@@ -111,6 +112,33 @@ def spans(batches: List[int], row_bytes: int, limit: int = 128 << 20) -> List[Tu
     return pieces
 
 
+def _stored(name: str) -> str:
+    """What the store calls a data set of that name."""
+    return re.sub("[^a-z0-9._]", "-", name.lower())
+
+
 def _tensor(array: np.ndarray) -> torch.Tensor:
-    wider = _WIDER.get(array.dtype.str[1:])
-    return torch.from_numpy(array if wider is None else array.astype(wider))
+    return torch.from_numpy(_widened(array))
+
+
+def _collate(items: List[Any]) -> Any:
+    """torch's default, for items of the types that it does not know, too."""
+    if items and _widened(items[0]) is not items[0]:
+        items = [_widened(item) for item in items]
+    return torch.utils.data.default_collate(items)
+
+
+def _widened(value: Any) -> Any:
+    """value with what torch has no type for made wider, itself if there is none."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        wider = _WIDER.get(value.dtype.str[1:])
+        return value if wider is None else value.astype(wider)
+    if isinstance(value, dict):
+        parts = {k: _widened(v) for k, v in value.items()}
+        return value if all(parts[k] is v for k, v in value.items()) else parts
+    if isinstance(value, (list, tuple)):
+        elements = [_widened(v) for v in value]
+        if all(new is old for new, old in zip(elements, value)):
+            return value
+        return type(value)(*elements) if hasattr(value, "_fields") else type(value)(elements)
+    return value

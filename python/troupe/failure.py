@@ -32,6 +32,16 @@ def describe(error: BaseException, method: str) -> Dict[str, Any]:
     }
 
 
+def report(error: BaseException, method: str) -> Dict[str, Any]:
+    """describe, and where the user's code is to blame its traceback to the log."""
+    failed = describe(error, method)
+    if failed["kind"] == "user":
+        sys.stdout.flush()
+        sys.stderr.write(failed["traceback"])
+        sys.stderr.flush()
+    return failed
+
+
 def trace(error: BaseException) -> str:
     """The traceback without our own frames, the program's files named from its
     folder on: nobody knows the place where a worker has them."""
@@ -99,27 +109,40 @@ def _raised_here(error: BaseException) -> bool:
 
 def _gpu_memory(error: BaseException) -> bool:
     kind = getattr(torch.cuda, "OutOfMemoryError", ())
-    return isinstance(error, kind) or isinstance(error, RuntimeError) and any(t in str(error) for t in _GPU_MEMORY)
+    return isinstance(error, kind) or isinstance(error, RuntimeError) and any(t in _text(error) for t in _GPU_MEMORY)
 
 
 def _host_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     if isinstance(error, RuntimeError):
-        return any(t in str(error) for t in _HOST_MEMORY)
+        return any(t in _text(error) for t in _HOST_MEMORY)
     return isinstance(error, MemoryError)
 
 
 def _message(error: BaseException, method: str) -> str:
-    text = " ".join(str(error).split())[:1000]
-    where = f" in {method}()" if method else ""
+    text = " ".join(_text(error).split())[:1000]
+    where = f" in {method}()" if method not in ("", "import") else ""
     if _gpu_memory(error):
         return f"the GPU's memory is exhausted{where}: use a smaller --batch, or fewer --slots per GPU ({text})"
     if _host_memory(error):
         remedy = "use a smaller --batch, fewer --slots, or a larger --memory-limit"
         return f"memory is exhausted{where}: {remedy} ({text or 'MemoryError'})"
     if isinstance(error, SystemExit):
-        return f"the program called sys.exit({error.code!r}){where}"
+        return f"the program called {_exit_call(error)}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{text}: install it for {sys.executable}"
     return text or type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    """str(error), where that works: its code is the user's, too."""
+    try:
+        return str(error)
+    except BaseException as e:
+        return f"({type(error).__name__}.__str__() raised {type(e).__name__})"
+
+
+def _exit_call(error: SystemExit) -> str:
+    code = error.code
+    return f"sys.exit({code!r})" if code is None or isinstance(code, (int, str)) else "sys.exit()"

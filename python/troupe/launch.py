@@ -20,7 +20,8 @@ from .exceptions import InvalidArgsError, JobError
 from .notebook import definitions
 from .program import ENTRY, Registered
 from .safetensors import File
-from .notebook import definitions
+
+Arrays = Sequence[np.ndarray]
 
 _PARTS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -58,7 +59,8 @@ def run(model: Callable[[], Any], dataset: Union[str, "os.PathLike[str]", Arrays
 
     model: a :class:`Model` subclass whose constructor needs no arguments, or a
     function that returns a model; defined in the calling script or notebook.
-    dataset: what ``-d`` takes, or arrays ``(x_train, y_train, x_test, y_test)``.
+    dataset: what ``-d`` takes; or arrays ``(x_train, y_train, x_test, y_test)``; or
+    ``(x, y)``, of which ``test_share=0.2`` is kept for testing.
     flags: those of ``troupe run``, with _ for -: ``epochs=3, parallelism=2,
     static=True, arg={"width": 64}``.
 
@@ -89,8 +91,11 @@ def _program(model: Callable[[], Any], folder: str) -> str:
     module = sys.modules.get(getattr(model, "__module__", ""))
     if module is None or getattr(module, name, None) is not model:
         raise InvalidArgsError(f"troupe.run got {name}: define it at the top level of the script or notebook")
-    if getattr(module, "__file__", None):
-        return os.path.abspath(inspect.getsourcefile(module) or module.__file__)
+    file = getattr(module, "__file__", None) and (inspect.getsourcefile(module) or module.__file__)
+    if file and os.path.isfile(file):
+        return os.path.abspath(file)
+    if file:
+        raise InvalidArgsError(f"the source of {name} came from {file}, which workers cannot read: put it into a file")
     path = os.path.join(folder, "notebook.py")
     with open(path, "w", encoding="utf-8") as f:
         f.write(definitions(vars(module), name))
@@ -98,8 +103,9 @@ def _program(model: Callable[[], Any], folder: str) -> str:
 
 
 def _save(arrays: Sequence[np.ndarray], folder: str) -> str:
-    if len(arrays) != len(_PARTS):
-        raise InvalidArgsError(f"dataset is {len(arrays)} arrays, expected a name, a path, or ({', '.join(_PARTS)})")
+    if not isinstance(arrays, (tuple, list)) or len(arrays) not in (2, len(_PARTS)):
+        got = f"{len(arrays)} arrays" if isinstance(arrays, (tuple, list)) else f"of type {type(arrays).__name__}"
+        raise InvalidArgsError(f"dataset is {got}, expected a name, a path, (x, y) or ({', '.join(_PARTS)})")
     path = os.path.join(folder, "data.npz")
     np.savez(path, **dict(zip(_PARTS, map(np.asarray, arrays))))
     return path

@@ -50,8 +50,8 @@ def limit_memory(limit: int) -> None:
 
 
 def log_to(channel: Channel) -> None:
-    """Make the connection standard output and error, line by line; a crash, and
-    SIGUSR1, put the stacks of all threads there."""
+    """Make the connection standard output and error, line by line; a crash puts
+    the stacks of all threads there."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os.dup2(channel.sock.fileno(), 1)
@@ -60,21 +60,32 @@ def log_to(channel: Channel) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=True)  # type: ignore[union-attr]
     faulthandler.enable(file=2)
-    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True, chain=False)
 
 
-def die_with(channel: Channel) -> None:
-    """End this process group when the node closes the connection, or is gone: by
-    a signal that the kernel sends, which stops code that never comes back to
-    Python, and by a thread where the kernel does not."""
+def stacks_to(token: str) -> None:
+    """Have SIGUSR1 put the stacks of all threads into a file of its own, where
+    the node finds them whatever the program prints."""
+    path = os.path.join(os.path.dirname(os.environ["TROUPE_SOCKET"]), "stack-" + token)
+    faulthandler.register(signal.SIGUSR1, file=open(path, "ab", buffering=0), all_threads=True, chain=False)
+
+
+def end_with(channel: Channel) -> None:
+    """End this process group when the node closes the connection, or is gone, by
+    a signal that the kernel sends: that stops code that never comes back to
+    Python, and takes no thread."""
     sock = channel.sock
     try:
         fcntl.fcntl(sock, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(sock, 10, signal.SIGKILL)  # F_SETSIG
         fcntl.fcntl(sock, fcntl.F_SETFL, fcntl.fcntl(sock, fcntl.F_GETFL) | os.O_ASYNC)
     except OSError:
-        pass  # the thread has to do
-    threading.Thread(target=_watch, args=(sock,), name="troupe-life", daemon=True).start()
+        pass  # the watch of a worker has to do; a zygote notices when it is read from
+
+
+def die_with(channel: Channel) -> None:
+    """As end_with, and by a thread where the kernel sends no signal."""
+    end_with(channel)
+    threading.Thread(target=_watch, args=(channel.sock,), name="troupe-life", daemon=True).start()
 
 
 def _watch(sock: socket.socket) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sys
 from types import ModuleType
@@ -68,7 +69,15 @@ class Program:
         models = self._models()
         if len(models) > 1:
             raise InvalidArgsError(f"{self.name} has {len(models)} models and no main() that chooses: add one")
-        return models[0]
+        model = models[0]
+        try:
+            inspect.signature(model).bind()
+        except TypeError as e:
+            raise InvalidArgsError(
+                f"{self.name} has no main(), and {model.__name__} cannot be made without it ({e}): "
+                f"add `def main(): return {model.__name__}(network, dataset).start()`"
+            ) from None
+        return model
 
     def _import(self) -> ModuleType:
         spec = importlib.util.spec_from_file_location(MODULE, self.file)

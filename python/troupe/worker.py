@@ -15,9 +15,9 @@ import torch
 
 from . import context, task
 from .exceptions import InvalidFormatError, StorageError
-from .failure import describe
+from .failure import report
 from .model import Model
-from .process import die_with, limit_memory, log_to, own_group, pin
+from .process import die_with, limit_memory, log_to, own_group, pin, stacks_to
 from .program import Program
 from .request import Request
 from .reuse import Pristine
@@ -87,7 +87,7 @@ class Worker:
 
     def _answer(self, request: Request) -> Dict[str, Any]:
         if self._broken is not None:
-            return {"failed": describe(self._broken, "import")}
+            return {"failed": report(self._broken, "import")}
         invocation = context.Invocation(request, self._execute)
         environment = dict(os.environ)
         context.current = invocation
@@ -100,10 +100,7 @@ class Worker:
             return _sendable({"done": self._with_warnings(invocation, invocation.answer)})
         except BaseException as e:
             self._kept = None
-            failed = describe(e, invocation.method)
-            if failed["kind"] == "user":
-                sys.stderr.write(failed["traceback"])  # to the job's log
-            return {"failed": self._with_warnings(invocation, failed)}
+            return {"failed": self._with_warnings(invocation, report(e, invocation.method))}
         finally:
             context.current = None
             _restore(environment)
@@ -168,6 +165,7 @@ def begin(token: str, cpus: Optional[List[int]]) -> None:
     own_group()
     pin(cpus)
     log_to(connect("log", token))
+    stacks_to(token)
     global _life
     _life = connect("life", token)
     die_with(_life)

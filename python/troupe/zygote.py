@@ -17,7 +17,8 @@ from typing import Any, Dict, NoReturn, Optional, Set
 
 import torch
 
-from .failure import describe
+from .failure import report
+from .process import end_with
 from .program import Program
 from .wire import Channel, connect
 from .worker import begin, work
@@ -46,8 +47,9 @@ def warm_up() -> None:
 class Zygote:
     """Serves fork requests until the node closes the connection."""
 
-    def __init__(self, node: Channel, program: Program) -> None:
+    def __init__(self, node: Channel, life: Channel, program: Program) -> None:
         self._node = node
+        self._life = life
         self._program = program
         self._children: Set[int] = set()
         self._woken, wake = socket.socketpair()
@@ -83,7 +85,7 @@ class Zygote:
     def _child(self, order: Dict[str, Any]) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
-            for sock in (self._node.sock, self._woken, self._wake):
+            for sock in (self._node.sock, self._life.sock, self._woken, self._wake):
                 sock.close()
             begin(order["token"], order.get("cpus"))
             work(order["token"], self._program, None, order.get("threads") or 1, order.get("memory") or 0)
@@ -103,19 +105,21 @@ class Zygote:
 def main(path: str) -> int:
     """Returns the exit status of the process."""
     torch.set_num_threads(1)
-    node = connect("zygote", os.environ["TROUPE_TOKEN"])
+    token = os.environ["TROUPE_TOKEN"]
+    node, life = connect("zygote", token), connect("life", token)
+    end_with(life)  # what the program starts when it is imported, too
     program: Optional[Program] = None
     try:
         warm_up()
         program = Program(path)
     except BaseException as e:
-        node.send({"error": describe(e, "import")})
+        node.send({"error": report(e, "import")})
         return 1
     reason = unforkable()
     node.send({"ready": True, "forkable": not reason, "reason": reason})
     gc.collect()
     gc.freeze()
-    Zygote(node, program).serve()
+    Zygote(node, life, program).serve()
     return 0
 
 
