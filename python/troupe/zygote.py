@@ -18,7 +18,7 @@ from typing import Any, Dict, NoReturn, Optional, Set
 import torch
 
 from .failure import report
-from .process import end_with
+from .process import end_with, own_group
 from .program import Program
 from .wire import Channel, connect
 from .worker import begin, work
@@ -105,6 +105,7 @@ class Zygote:
 def main(path: str) -> int:
     """Returns the exit status of the process."""
     torch.set_num_threads(1)
+    own_group()
     token = os.environ["TROUPE_TOKEN"]
     node, life = connect("zygote", token), connect("life", token)
     end_with(life)  # what the program starts when it is imported, too
