@@ -115,12 +115,17 @@ func (l *Lines) flush() {
 	}
 }
 
-// Last returns the last line that is not blank, "" when there is none.
-func (l *Lines) Last() string {
+// LastWords returns the last line that is not blank, after a colon, for the end
+// of a text; "" when there is none.
+func (l *Lines) LastWords() string {
 	l.Drain()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return LastLine(strings.ToValidUTF8(string(l.tail), "\uFFFD"))
+	last := LastLine(strings.ToValidUTF8(string(l.tail), "\uFFFD"))
+	if last == "" {
+		return ""
+	}
+	return ": " + last
 }
 
 // Close hands on what has come, and stops reading.

@@ -57,8 +57,8 @@ func (r *Runtime) start(ctx context.Context, slot int, owner child.Line) (*worke
 		err = fault.New("isolate.start", fault.Unavailable, "a process for functions did not say in %v that it is ready: "+
 			"call actors.Isolated, with your functions, first thing in main", readyTime)
 	default:
-		err = fault.New("isolate.start", fault.Unavailable, "a process for functions %s before it was ready: %s: "+
-			"call actors.Isolated, with your functions, first thing in main", w.proc.Ended(err), w.output.Last())
+		err = fault.New("isolate.start", fault.Unavailable, "a process for functions %s before it was ready%s: "+
+			"call actors.Isolated, with your functions, first thing in main", w.proc.Ended(err), w.output.LastWords())
 	}
 	w.end()
 	return nil, err

@@ -60,10 +60,12 @@ func (a *attempt) run() (functions.Answer, error) {
 	kind := fault.KindOf(err)
 	switch {
 	case a.ctx.Err() != nil:
-		if errors.Is(context.Cause(a.ctx), context.DeadlineExceeded) {
-			w.stack()
+		var stack []string
+		if outOfTime(a.ctx) {
+			stack = a.rt.stackOf(w.proc, w.stacks, a.program.Path)
 		}
 		a.program.drop(w)
+		a.rt.say(owner, stack) // after all that it printed
 		return functions.Answer{}, a.ctx.Err()
 	case err != nil && kind != fault.Invalid && kind != fault.Corrupt:
 		a.program.drop(w) // who knows what it left behind: the next try gets a fresh one
@@ -129,12 +131,16 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 	}
 }
 
-// warn hands on what the program's run gave reason to, each text once.
-func (a *attempt) warn(texts []string) {
+// outOfTime reports whether ctx has ended because the function had its time.
+func outOfTime(ctx context.Context) bool {
+	return ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+}
+
+// say puts lines into the log of an owner, as if it had printed them.
+func (r *Runtime) say(owner Line, texts []string) {
 	for _, text := range texts {
-		if a.program.firstTime(text) {
-			a.rt.config.Warn("function " + a.program.title() + ": " + text)
-		}
+		owner.Text = text
+		r.config.Log(owner)
 	}
 }
 

@@ -31,7 +31,11 @@ func (f *failure) fault(function string) error {
 		return fault.New("python.run", fault.Unavailable, "function %q: %s", function, text)
 	case "user":
 		where := ""
-		if f.Method != "" {
+		switch f.Method {
+		case "":
+		case "import":
+			where = " at import"
+		default:
 			where = " in " + f.Method
 		}
 		if f.Where != "" {

@@ -1,4 +1,7 @@
 package python
 
-// CountGPUs says how many GPUs are to be used.
-var CountGPUs = visible
+// For tests of what is not exported.
+var (
+	CountGPUs = visible
+	TrimStack = trimStack
+)

@@ -96,7 +96,7 @@ func TestZygotesThatMisbehave(t *testing.T) {
 		says string
 	}{
 		"exit":      {fault.Unavailable, "ended with exit status 5 before it was ready: last words"},
-		"raises":    {fault.UserCode, "raised ValueError in import: no"},
+		"raises":    {fault.UserCode, "raised ValueError at import: no"},
 		"babble":    {fault.Unavailable, "cannot be understood"},
 		"hangup":    {fault.Unavailable, "closed its connection"},
 		"empty":     {fault.Unavailable, "neither that it is ready nor why not"},

@@ -55,21 +55,7 @@ type program struct {
 	idle     map[int]*worker
 	live     int // workers there are, idle ones and those on their way included
 	replaced bool
-	said     map[string]bool // warnings
-}
-
-// maxSaid bounds how many warnings of a program are told apart.
-const maxSaid = 100
-
-// firstTime reports whether a warning is new.
-func (p *program) firstTime(text string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.said[text] || len(p.said) >= maxSaid {
-		return false
-	}
-	p.said[text] = true
-	return true
+	said     map[warning]bool
 }
 
 // start is a zygote on its way.
@@ -77,6 +63,9 @@ type start struct {
 	done   chan struct{}
 	zygote *zygote
 	err    error
+
+	importing *zygote // once it has a process; guarded by program.mu
+	shown     bool    // where it is, in the log; guarded by program.mu
 }
 
 // take returns a worker for a slot: a warm one, or a new one.
@@ -240,7 +229,21 @@ func (p *program) ready(ctx context.Context, owner Line) (*zygote, error) {
 	case <-st.done:
 		return st.zygote, st.err
 	case <-ctx.Done():
+		if outOfTime(ctx) {
+			p.showImport(st)
+		}
 		return nil, fault.New("python.zygote", fault.Unavailable, "function %q was still being imported: %w", p.title(), context.Cause(ctx))
+	}
+}
+
+// showImport puts where the import of the program is into its log, once.
+func (p *program) showImport(st *start) {
+	p.mu.Lock()
+	z, shown := st.importing, st.shown
+	st.shown = true
+	p.mu.Unlock()
+	if z != nil && !shown {
+		z.show(p.Program)
 	}
 }
 
@@ -249,7 +252,11 @@ func (p *program) fork(st *start, old *zygote, owner Line) {
 	if old != nil {
 		old.end()
 	}
-	z, err := p.rt.startZygote(p.rt.ctx, p.Program, owner)
+	z, err := p.rt.startZygote(p.rt.ctx, p.Program, owner, func(z *zygote) {
+		p.mu.Lock()
+		st.importing = z
+		p.mu.Unlock()
+	})
 	if z != nil && !z.forkable {
 		z.end()
 		p.rt.config.Warn("function " + p.title() + ": " + z.reason + ": each worker imports it anew, which takes longer than a fork")

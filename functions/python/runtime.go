@@ -126,7 +126,7 @@ func (r *Runtime) register(p Program) (old *program, err error) {
 	if old != nil && old.Version == p.Version && old.Path == p.Path {
 		return nil, nil
 	}
-	r.programs[p.Name] = &program{Program: p, rt: r, idle: map[int]*worker{}, said: map[string]bool{}}
+	r.programs[p.Name] = &program{Program: p, rt: r, idle: map[int]*worker{}, said: map[warning]bool{}}
 	r.all = append(r.all, r.programs[p.Name])
 	return old, nil
 }

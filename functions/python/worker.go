@@ -5,29 +5,23 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
-// How long a worker's end is waited for, so that a cut call returns in time.
-const (
-	stackTime = 300 * time.Millisecond // to write its stack
-	quietTime = 40 * time.Millisecond  // without a byte, and the stack is complete
-	endTime   = 400 * time.Millisecond // to be gone after SIGKILL
-)
+// endTime is how long a worker that was killed is waited for, so that a cut call
+// returns in time.
+const endTime = 400 * time.Millisecond
 
 func workerRoles() []string { return []string{"worker", "log", "life"} }
 
 // worker is a process that runs invocations, one at a time.
 type worker struct {
 	proc     *child.Process
+	stacks   string // see Runtime.stackFile
 	settings settings
 	control  *net.UnixConn
 	life     *net.UnixConn // carries nothing; the worker dies when it closes
@@ -41,7 +35,7 @@ type worker struct {
 
 // adopt makes a worker of what has arrived.
 func (r *Runtime) adopt(a *arrival, s settings, owner Line, watch func(done func()) (*child.Process, error)) (*worker, error) {
-	w := &worker{settings: s, control: a.conns["worker"], life: a.conns["life"], release: func() {}}
+	w := &worker{stacks: r.stackFile(a.token), settings: s, control: a.conns["worker"], life: a.conns["life"], release: func() {}}
 	r.tasks.Add(1)
 	output, err := child.ReadLines(a.conns["log"], owner, r.config.Log, r.tasks.Done)
 	if err != nil {
@@ -102,20 +96,10 @@ func (r *Runtime) launch(module string, p Program, token string, owner Line, s s
 const runModule = `import sys
 sys.path[:] = [p for p in sys.path if p]
 del sys.argv[0]
+import faulthandler, os, signal
+faulthandler.register(signal.SIGUSR1, open(os.path.dirname(os.environ["TROUPE_SOCKET"]) + "/stack-" + os.environ["TROUPE_TOKEN"], "ab", 0))
 import runpy
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)`
-
-// environ is how settings reach a process that was not forked.
-func (s settings) environ() []string {
-	cpus := make([]string, len(s.CPUs))
-	for i, cpu := range s.CPUs {
-		cpus[i] = strconv.Itoa(cpu)
-	}
-	return []string{
-		"TROUPE_SLOT=" + strconv.Itoa(s.Slot), "TROUPE_CPUS=" + strings.Join(cpus, ","),
-		"TROUPE_THREADS=" + strconv.Itoa(s.Threads), "TROUPE_MEMORY=" + strconv.FormatInt(s.Memory, 10),
-	}
-}
 
 // startFresh starts a worker that is no fork.
 func (r *Runtime) startFresh(ctx context.Context, p Program, s settings, owner Line) (*worker, error) {
@@ -128,12 +112,18 @@ func (r *Runtime) startFresh(ctx context.Context, p Program, s settings, owner L
 		return nil, err
 	}
 	failed := func(format string, args ...any) (*worker, error) {
+		var stack []string
+		if outOfTime(ctx) {
+			stack = r.stackOf(proc, r.stackFile(a.token), p.Path)
+		}
 		r.hub.forget(a)
 		proc.Kill()
 		<-proc.Gone
-		last := early.Last()
+		_ = os.Remove(r.stackFile(a.token))
+		last := early.LastWords()
 		early.Close()
-		return nil, fault.New("python.worker", fault.Unavailable, "start a worker for function %q: "+format+": %s", append(append([]any{p.title()}, args...), last)...)
+		r.say(owner, stack)
+		return nil, fault.New("python.worker", fault.Unavailable, "start a worker for function %q: "+format+"%s", append(append([]any{p.title()}, args...), last)...)
 	}
 	select {
 	case <-a.all:
@@ -148,32 +138,6 @@ func (r *Runtime) startFresh(ctx context.Context, p Program, s settings, owner L
 	}
 	w.early = early
 	return w, nil
-}
-
-// stack has the worker write where each of its threads is, to its log.
-func (w *worker) stack() {
-	before := w.output.Drain()
-	if !w.proc.Alive() || unix.Kill(w.proc.PID, unix.SIGUSR1) != nil {
-		return
-	}
-	tick := time.NewTicker(quietTime)
-	defer tick.Stop()
-	limit := time.NewTimer(stackTime)
-	defer limit.Stop()
-	for last := before; ; {
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			return
-		case <-w.proc.Gone:
-			return
-		}
-		now := w.output.Drain()
-		if now == last && now > before {
-			return
-		}
-		last = now
-	}
 }
 
 // end kills the worker with all that it started, and takes its last words. It
@@ -193,6 +157,7 @@ func (w *worker) end() {
 		}
 		_ = w.control.Close()
 		_ = w.life.Close()
+		_ = os.Remove(w.stacks)
 		w.release()
 	})
 }

@@ -2,10 +2,8 @@ package python
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -14,19 +12,19 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
-// What a start may take before it is given up. Importing torch takes 2 s, on a
+// importTime is what a start may take before it is given up. Importing torch takes 2 s, on a
 // slow disk a minute; a program may do more at import.
-const (
-	importTime = 5 * time.Minute
-	forkTime   = 30 * time.Second
-)
+const importTime = 5 * time.Minute
 
 // zygote is a process that has imported torch and a program, and forks workers.
 // It runs nothing itself. Workers outlive it.
 type zygote struct {
 	rt     *Runtime
 	proc   *child.Process
+	stacks string // see Runtime.stackFile
+	owner  Line   // of its output
 	conn   *net.UnixConn
+	life   *net.UnixConn // carries nothing; its process group dies when it closes
 	output *child.Lines
 
 	forkable bool
@@ -37,13 +35,7 @@ type zygote struct {
 	mu    sync.Mutex // guards what follows
 	forks map[string]*fork
 	kids  map[int]*child.Exit
-}
-
-// fork is a worker that was asked for.
-type fork struct {
-	exit   *child.Exit
-	pid    int  // 0 = not forked yet
-	orphan bool // nobody waits for it
+	heard uint64 // messages that came
 }
 
 // fromZygote is what a zygote says: one of these.
@@ -70,28 +62,21 @@ type settings struct {
 	Memory  int64 `json:"memory"` // bytes, 0 = no limit
 }
 
-type toZygote struct {
-	Fork forkRequest `json:"fork"`
-}
-
-type forkRequest struct {
-	Token string `json:"token"`
-	settings
-}
-
 // startZygote starts a zygote of p and waits until it has imported the program.
-// UserCode: the program raised; Unavailable: anything else that went wrong.
-func (r *Runtime) startZygote(ctx context.Context, p Program, owner Line) (*zygote, error) {
+// launched gets it as soon as it has a process. UserCode: the program raised;
+// Unavailable: anything else that went wrong.
+func (r *Runtime) startZygote(ctx context.Context, p Program, owner Line, launched func(*zygote)) (*zygote, error) {
 	ctx, cancel := context.WithTimeout(ctx, importTime)
 	defer cancel()
-	a := r.hub.expect("zygote")
+	a := r.hub.expect("zygote", "life")
 	owner.Index = -1
 	proc, output, err := r.launch("troupe.zygote", p, a.token, owner, settings{Slot: -1, Threads: 1})
 	if err != nil {
 		r.hub.forget(a)
 		return nil, err
 	}
-	z := &zygote{rt: r, proc: proc, output: output, forks: map[string]*fork{}, kids: map[int]*child.Exit{}}
+	z := &zygote{rt: r, proc: proc, stacks: r.stackFile(a.token), owner: owner, output: output, forks: map[string]*fork{}, kids: map[int]*child.Exit{}}
+	launched(z)
 	if err := z.await(ctx, a, p); err != nil {
 		r.hub.forget(a)
 		z.end()
@@ -107,9 +92,9 @@ func (r *Runtime) startZygote(ctx context.Context, p Program, owner Line) (*zygo
 func (z *zygote) await(ctx context.Context, a *arrival, p Program) error {
 	select {
 	case <-a.all:
-		z.conn = a.conns["zygote"]
+		z.conn, z.life = a.conns["zygote"], a.conns["life"]
 	case <-z.proc.Gone:
-		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s before it was ready: %s", p.title(), z.proc.Ending(), z.output.Last())
+		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s before it was ready%s", p.title(), z.proc.Ending(), z.output.LastWords())
 	case <-ctx.Done():
 		return fault.New("python.zygote", fault.Unavailable, "Python of function %q was not ready in time: %w", p.title(), context.Cause(ctx))
 	}
@@ -119,9 +104,12 @@ func (z *zygote) await(ctx context.Context, a *arrival, p Program) error {
 	err := child.ReadFrame(z.conn, &m)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fault.New("python.zygote", fault.Unavailable, "function %q was not imported in time: %w", p.title(), context.Cause(ctx))
+		if outOfTime(ctx) {
+			z.show(p)
+		}
+		return fault.New("python.zygote", fault.Unavailable, "function %q was not imported in %v: its log says where it was", p.title(), importTime)
 	case err != nil:
-		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s while it imported the program: %s", p.title(), z.proc.Ended(err), z.output.Last())
+		return fault.New("python.zygote", fault.Unavailable, "Python of function %q %s while it imported the program%s", p.title(), z.proc.Ended(err), z.output.LastWords())
 	case m.Error != nil:
 		if m.Error.Kind == "" {
 			m.Error.Kind = "user"
@@ -143,6 +131,7 @@ func (z *zygote) listen() {
 			return
 		}
 		z.mu.Lock()
+		z.heard++
 		if m.Forked != nil {
 			if f := z.forks[m.Forked.Token]; f != nil {
 				delete(z.forks, m.Forked.Token)
@@ -160,66 +149,10 @@ func (z *zygote) listen() {
 	}
 }
 
-// errZygoteDied says that another zygote may do better.
-var errZygoteDied = errors.New("the process that forks workers ended")
-
-// fork returns a new worker. An error that wraps errZygoteDied is the zygote's.
-func (z *zygote) fork(ctx context.Context, name string, s settings, owner Line) (*worker, error) {
-	timer := time.NewTimer(forkTime)
-	defer timer.Stop()
-	a := z.rt.hub.expect(workerRoles()...)
-	f := &fork{exit: child.NewExit()}
-	z.mu.Lock()
-	z.forks[a.token] = f
-	z.mu.Unlock()
-	failed := func(format string, args ...any) (*worker, error) {
-		z.abandon(a, f)
-		return nil, fault.New("python.fork", fault.Unavailable, "start a worker for function %q: "+format, append([]any{name}, args...)...)
-	}
-	if err := z.send(toZygote{forkRequest{a.token, s}}); err != nil {
-		return failed("%w: %w", errZygoteDied, err)
-	}
-	select {
-	case <-a.all:
-	case <-f.exit.Told:
-		return failed("it %s before it was ready", child.Describe(f.exit.Status))
-	case <-z.proc.Gone:
-		return failed("%w", errZygoteDied)
-	case <-timer.C:
-		z.proc.Kill()
-		return failed("no answer in %v", forkTime)
-	case <-ctx.Done():
-		return failed("%w", context.Cause(ctx))
-	}
-	w, err := z.rt.adopt(a, s, owner, func(done func()) (*child.Process, error) { return child.WatchForked(a.pid, f.exit, done) })
-	if err != nil {
-		return failed("%w", err)
-	}
-	return w, nil
-}
-
-func (z *zygote) send(m toZygote) error {
-	z.write.Lock()
-	defer z.write.Unlock()
-	_ = z.conn.SetWriteDeadline(time.Now().Add(forkTime))
-	return child.WriteFrame(z.conn, m)
-}
-
-// abandon has nobody wait for a worker that was asked for, and ends it.
-func (z *zygote) abandon(a *arrival, f *fork) {
-	z.rt.hub.forget(a) // it finds its connections closed, if it gets that far
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	f.orphan = true
-	z.killLocked(f)
-}
-
-// killLocked kills an orphan. While the zygote has not told its end, its number
-// is its own.
-func (z *zygote) killLocked(f *fork) {
-	if f.orphan && f.pid > 0 && z.kids[f.pid] == f.exit {
-		_ = syscall.Kill(f.pid, syscall.SIGKILL)
-	}
+// show puts where the zygote is into its log.
+func (z *zygote) show(p Program) {
+	z.output.Drain()
+	z.rt.say(z.owner, z.rt.stackOf(z.proc, z.stacks, p.Path))
 }
 
 // end kills the zygote. Workers go on.
@@ -228,36 +161,8 @@ func (z *zygote) end() {
 	<-z.proc.Gone
 	if z.conn != nil {
 		_ = z.conn.Close()
+		_ = z.life.Close()
 	}
+	_ = os.Remove(z.stacks)
 	z.output.Close()
-}
-
-// environ is the environment of a process of p.
-func (r *Runtime) environ(p Program, token string, s settings) []string {
-	threads := strconv.Itoa(s.Threads)
-	env := os.Environ()
-	for k, v := range p.Env {
-		env = append(env, k+"="+v)
-	}
-	env = append(env, // of two with one name the last counts
-		"PYTHONPATH="+r.sdk+suffix(r.lookup(p, "PYTHONPATH")),
-		"TROUPE_SOCKET="+r.hub.path, "TROUPE_TOKEN="+token,
-		"OMP_NUM_THREADS="+threads, "MKL_NUM_THREADS="+threads, "OPENBLAS_NUM_THREADS="+threads, "NUMEXPR_NUM_THREADS="+threads,
-	)
-	for k, v := range map[string]string{
-		"PYTHONHASHSEED":   "0", // the order of a set of strings, else drawn by each process
-		"PYTHONUNBUFFERED": "1",
-	} {
-		if r.lookup(p, k) == "" {
-			env = append(env, k+"="+v)
-		}
-	}
-	return env
-}
-
-func suffix(path string) string {
-	if path == "" {
-		return ""
-	}
-	return ":" + path
 }

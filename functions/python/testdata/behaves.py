@@ -33,6 +33,10 @@ class Model(network.Model):
         """In C, with the interpreter's lock held: no Python code runs meanwhile."""
         ctypes.PyDLL(None).sleep(3600)
 
+    def print_on(self):
+        while True:
+            print("x" * 1000)
+
     def offspring(self):
         print("child", subprocess.Popen(["sleep", "3600"]).pid, flush=True)
         where_it_hangs()

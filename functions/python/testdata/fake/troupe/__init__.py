@@ -156,6 +156,7 @@ def zygote(path):
     if name == "mute.py":
         time.sleep(3600)
     node = connect("zygote", os.environ["TROUPE_TOKEN"])
+    life = connect("life", os.environ["TROUPE_TOKEN"])  # noqa: F841: to be held
     if name == "raises.py":
         send(node, {"error": {"kind": "user", "type": "ValueError", "message": "no", "traceback": "Traceback", "method": "import"}})
         time.sleep(3600)

@@ -1,0 +1,128 @@
+package python_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-ml/troupe/functions"
+	"github.com/troupe-ml/troupe/functions/python"
+)
+
+// What is cut while it is imported says where it was, in the program's log.
+func TestTheStackOfAnImport(t *testing.T) {
+	r := open(t, python.Config{Slots: 1}, "sleeps")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	end := make(chan error, 1)
+	go func() {
+		_, err := r.Run(ctx, functions.Invocation{Task: functions.Infer, Function: "sleeps", JobID: "job", Index: 2, Infer: json.RawMessage("1")})
+		end <- err
+	}()
+	heard(t, r, "importing")
+	cut := time.Now()
+	cancel(context.DeadlineExceeded)
+	require.ErrorIs(t, <-end, context.Canceled)
+	require.Less(t, time.Since(cut), time.Second)
+	lines := r.all()
+	for _, l := range lines {
+		require.Equal(t, []any{"job", -1}, []any{l.JobID, l.Index})
+	}
+	require.Equal(t, []string{
+		"importing", "Current thread (most recent call first):", `  File "sleeps.py", line 7 in forever`, `  File "sleeps.py", line 10 in <module>`,
+	}, texts(lines))
+}
+
+// texts are those of lines, without the numbers of threads.
+func texts(lines []python.Line) (all []string) {
+	for _, l := range lines {
+		if i, j := strings.Index(l.Text, " 0x"), strings.Index(l.Text, " (most"); i > 0 && j > i {
+			l.Text = l.Text[:i] + l.Text[j:]
+		}
+		all = append(all, l.Text)
+	}
+	return all
+}
+
+// However much a function prints, its stack comes, and comes last.
+func TestTheStackOfOneThatPrintsWithoutEnd(t *testing.T) {
+	r := open(t, python.Config{Slots: 1}, "behaves")
+	s := start(t, r, with(training(t, r, "behaves"), "do", "print_on"))
+	s.cancel(context.DeadlineExceeded)
+	require.ErrorIs(t, <-s.end, context.Canceled)
+	all := texts(r.all())
+	require.Regexp(t, `call first\):\n  File "behaves\.py", line \d+ in print_on\n  File "behaves\.py", line \d+ in train\n  File "behaves\.py", line \d+ in main$`,
+		strings.Join(all[len(all)-4:], "\n"))
+}
+
+// A frame is the user's, the SDK's or Python's own.
+func TestStacksAreOfTheUser(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.py"), nil, 0o600))
+	const all = `Thread 0x1 (most recent call first):
+  File "/sdk/troupe/process.py", line 3 in _watch
+  ...
+
+Thread 0x2 (most recent call first):
+  File "/usr/lib/python3/threading.py", line 9 in run
+  ...
+
+Current thread 0x3 (most recent call first):
+  File "/sdk/troupe/model.py", line 4 in parameters
+  File "DIR/parts/net.py", line 5 in f
+  File "/sdk/troupe/task.py", line 6 in run
+  File "<frozen runpy>", line 7 in run
+  File "<string>", line 8 in <module>
+`
+	text := strings.ReplaceAll(all, "DIR", dir)
+	require.Equal(t, []string{
+		"Thread 0x2 (most recent call first):", `  File "/usr/lib/python3/threading.py", line 9 in run`, "  ...",
+		"Current thread 0x3 (most recent call first):", `  File "parts/net.py", line 5 in f`,
+	}, python.TrimStack(text, "/sdk", dir))
+	ours := "Thread 0x1 (most recent call first):\n  File \"/sdk/troupe/worker.py\", line 1 in f\n"
+	require.Equal(t, strings.Split(strings.TrimSpace(ours), "\n"), python.TrimStack(ours, "/sdk", dir), "better than nothing")
+}
+
+// A zygote that is stopped holds up nobody for long: the attempt whose time it
+// takes kills it, and one with time waits only so long.
+func TestAFrozenZygoteIsReplaced(t *testing.T) {
+	r := fake(t, python.Config{Slots: 3}, "any")
+	freeze := func(slot int) (zygote int) {
+		s, err := ask(t.Context(), r, "any", "ok", slot)
+		require.NoError(t, err)
+		zygote = parent(t, s.PID)
+		require.NoError(t, syscall.Kill(zygote, syscall.SIGSTOP))
+		return zygote
+	}
+	frozen := freeze(0)
+	eventually(t, time.Minute, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := ask(ctx, r, "any", "ok", 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		return !running(frozen)
+	}, "the end of the zygote")
+
+	frozen = freeze(1)
+	_, err := ask(t.Context(), r, "any", "ok", 2)
+	require.NoError(t, err)
+	require.False(t, running(frozen))
+}
+
+// A warning of a program is given once in each job.
+func TestAWarningComesOnceAJob(t *testing.T) {
+	r := fake(t, python.Config{Slots: 1}, "any")
+	for _, job := range []string{"one", "two", "one", "two"} {
+		_, err := r.Run(t.Context(), functions.Invocation{
+			Task: functions.Infer, Function: "any", JobID: job, Args: map[string]string{"do": "warn"}, Infer: json.RawMessage("1"),
+		})
+		require.Error(t, err)
+	}
+	require.Equal(t, []string{"function any: careful", "function any: careful"}, r.warned())
+}
