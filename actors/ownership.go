@@ -177,14 +177,21 @@ func (o *OwnedJob) Save(ctx context.Context, st *messages.JobState, open func(*m
 		}})
 		t.Set(&messages.TensorRef{Key: t.Name, Bytes: t.Ref.GetBytes()})
 	}
+	if err := o.save(ctx, st, files); err != nil || st.GetResult().GetPhase() != messages.Phase_PHASE_SUCCEEDED {
+		return err
+	}
+	// Once more, so that the state before goes, and with it the tensors that
+	// nobody needs now. What tells states apart is their bytes.
+	st.TimeMs++
+	return o.save(ctx, st, files)
+}
+
+func (o *OwnedJob) save(ctx context.Context, st *messages.JobState, files []job.Source) error {
 	doc, err := protojson.Marshal(st)
 	if err != nil {
 		return fault.New("actors.own", fault.Invalid, "job %s: its state cannot be written: %w", o.id, err)
 	}
-	if err := o.claim.Save(ctx, doc, files); err != nil || st.GetResult().GetPhase() != messages.Phase_PHASE_SUCCEEDED {
-		return err
-	}
-	return o.claim.Save(ctx, doc, files) // once more, so that the tensors of the state before go
+	return o.claim.Save(ctx, doc, files)
 }
 
 // StoredJob is a job as the store has it.

@@ -17,13 +17,14 @@ type vault struct {
 	from  *messages.JobState
 	fails []error // of the next calls of Save
 	beats error   // what Beat says
+	shut  error   // what Open says
 	saves []*messages.JobState
 	files map[string][]byte
 }
 
 // Open implements train.Vault.
 func (v *vault) Open(_ context.Context, ref *messages.TensorRef) (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(v.files[ref.GetKey()])), nil
+	return io.NopCloser(bytes.NewReader(v.files[ref.GetKey()])), v.shut
 }
 
 // From implements train.Vault.

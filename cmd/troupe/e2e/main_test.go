@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,8 +20,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// binary is the program under test. Empty under -short.
-var binary string
+// binary is the program under test, failing the same with failpoints, made when
+// it is first needed. Empty under -short.
+var (
+	binary  string
+	failing = sync.OnceValues(func() (string, error) {
+		path := filepath.Join(filepath.Dir(binary), "troupe-failing")
+		return path, build(path, "-tags", "invariants")
+	})
+)
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
@@ -36,23 +44,28 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "troupe")
-	build := exec.Command("go", "build", "-o", binary, "github.com/troupe-ml/troupe/cmd/troupe")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
+	if err := build(binary); err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		return 1
 	}
 	return m.Run()
 }
 
+func build(path string, flags ...string) error {
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "github.com/troupe-ml/troupe/cmd/troupe")...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	return cmd.Run()
+}
+
 // home is where one user's processes live.
 type home struct {
 	dir, store, tmp string
+	binary          string
 }
 
 func newHome(t *testing.T) home {
 	dir := t.TempDir()
-	h := home{dir: dir, store: filepath.Join(dir, "data", "troupe"), tmp: filepath.Join(dir, "tmp")}
+	h := home{dir: dir, store: filepath.Join(dir, "data", "troupe"), tmp: filepath.Join(dir, "tmp"), binary: binary}
 	require.NoError(t, os.Mkdir(h.tmp, 0o700))
 	return h
 }
@@ -65,7 +78,7 @@ const patience = 5 * time.Minute
 func (h home) command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd := exec.CommandContext(ctx, h.binary, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
 	cmd.Dir = h.dir
 	cmd.Env = []string{"HOME=" + h.dir, "XDG_DATA_HOME=" + filepath.Join(h.dir, "data"), "TMPDIR=" + h.tmp, "TERM=xterm"}
