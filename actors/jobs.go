@@ -45,6 +45,9 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 	}
 	submitted.DatasetName, submitted.DatasetDigest = info.Name, info.Digest
 	submitted.TrainSamples, submitted.TestSamples = uint64(info.Train), uint64(info.Test)
+	if err := task.CheckData(submitted); err != nil {
+		return Submission{}, err
+	}
 	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: newID(), Task: submitted})
 	if err != nil {
 		return Submission{}, err

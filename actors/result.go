@@ -33,7 +33,7 @@ func (r *results) Save(ctx context.Context, job *messages.JobRef, task *messages
 	})
 }
 
-// card describes a result.
+// card describes a result: the numbers are those of the model's epoch.
 func (r *results) card(task *messages.TrainTask, result *messages.JobResult) model.Card {
 	c := model.Card{
 		Function: task.GetFunctionName(), Dataset: task.GetDatasetName(), DatasetDigest: task.GetDatasetDigest(),
@@ -41,9 +41,9 @@ func (r *results) card(task *messages.TrainTask, result *messages.JobResult) mod
 		FunctionVersion: task.GetFunctionVersion(), Args: task.GetOptions().GetArgs(),
 		Merge: result.GetMerge(), Seed: task.GetOptions().GetSeed(), Created: r.rim.Now(),
 	}
-	if last := len(result.GetEpochs()) - 1; last >= 0 {
-		c.TrainLoss = result.GetEpochs()[last].GetTrainLoss()
-		c.Parallelism = int(result.GetEpochs()[last].GetParallelism())
+	if at := int(result.GetModelEpoch()) - 1; at >= 0 && at < len(result.GetEpochs()) {
+		c.TrainLoss = result.GetEpochs()[at].GetTrainLoss()
+		c.Parallelism = int(result.GetEpochs()[at].GetParallelism())
 	}
 	return c
 }

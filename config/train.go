@@ -22,6 +22,7 @@ type Train struct {
 	FunctionTimeout time.Duration `json:"function_timeout"` // of one attempt
 	Backup          bool          `json:"backup"`           // run a straggler's assignment twice
 	OnBadSamples    string        `json:"on_bad_samples"`   // fail, drop
+	Keep            string        `json:"keep"`             // best, last: which model becomes the result
 	Priority        int32         `json:"priority"`         // higher starts first
 }
 
@@ -43,5 +44,6 @@ func DefaultTrain() Train {
 		FunctionTimeout: 30 * time.Minute,
 		Backup:          true,
 		OnBadSamples:    "fail",
+		Keep:            "last",
 	}
 }

@@ -104,10 +104,11 @@ type JobState struct {
 	Validate        bool                   `protobuf:"varint,12,opt,name=validate,proto3" json:"validate,omitempty"`                                                                              // the model is to be validated next
 	NextCheck       float64                `protobuf:"fixed64,13,opt,name=next_check,json=nextCheck,proto3" json:"next_check,omitempty"`                                                          // epochs after which the next validation is due
 	History         *JobHistory            `protobuf:"bytes,14,opt,name=history,proto3" json:"history,omitempty"`
-	Best            *Best                  `protobuf:"bytes,15,opt,name=best,proto3" json:"best,omitempty"`      // unset: nothing was validated yet
-	Events          uint64                 `protobuf:"varint,17,opt,name=events,proto3" json:"events,omitempty"` // of this incarnation, that had happened by then
-	Before          []*EventEnd            `protobuf:"bytes,18,rep,name=before,proto3" json:"before,omitempty"`  // of earlier ones: what happened after these is no part of the job
-	Result          *JobResult             `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`  // set once the job has ended; then without tensors where it SUCCEEDED
+	Best            *Best                  `protobuf:"bytes,15,opt,name=best,proto3" json:"best,omitempty"`                               // unset: nothing was validated yet
+	Events          uint64                 `protobuf:"varint,17,opt,name=events,proto3" json:"events,omitempty"`                          // of this incarnation, that had happened by then
+	Before          []*EventEnd            `protobuf:"bytes,18,rep,name=before,proto3" json:"before,omitempty"`                           // of earlier ones: what happened after these is no part of the job
+	EndedEarly      string                 `protobuf:"bytes,19,opt,name=ended_early,json=endedEarly,proto3" json:"ended_early,omitempty"` // why training ends before its last epoch; empty: it goes on
+	Result          *JobResult             `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`                           // set once the job has ended; then without tensors where it SUCCEEDED
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -259,6 +260,13 @@ func (x *JobState) GetBefore() []*EventEnd {
 		return x.Before
 	}
 	return nil
+}
+
+func (x *JobState) GetEndedEarly() string {
+	if x != nil {
+		return x.EndedEarly
+	}
+	return ""
 }
 
 func (x *JobState) GetResult() *JobResult {
@@ -671,7 +679,7 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"StoredTask\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\tR\x06origin\x12!\n" +
 	"\fsubmitted_ms\x18\x02 \x01(\x03R\vsubmittedMs\x12.\n" +
-	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"\xe0\x06\n" +
+	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"\x81\a\n" +
 	"\bJobState\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x14\n" +
@@ -693,7 +701,9 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\ahistory\x18\x0e \x01(\v2\x1b.troupe.messages.JobHistoryR\ahistory\x12)\n" +
 	"\x04best\x18\x0f \x01(\v2\x15.troupe.messages.BestR\x04best\x12\x16\n" +
 	"\x06events\x18\x11 \x01(\x04R\x06events\x121\n" +
-	"\x06before\x18\x12 \x03(\v2\x19.troupe.messages.EventEndR\x06before\x122\n" +
+	"\x06before\x18\x12 \x03(\v2\x19.troupe.messages.EventEndR\x06before\x12\x1f\n" +
+	"\vended_early\x18\x13 \x01(\tR\n" +
+	"endedEarly\x122\n" +
 	"\x06result\x18\x10 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x1aY\n" +
 	"\x0fOptimizersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +

@@ -267,15 +267,17 @@ type JobResult struct {
 	Phase           Phase                  `protobuf:"varint,1,opt,name=phase,proto3,enum=troupe.messages.Phase" json:"phase,omitempty"`
 	Failure         *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"` // unset unless FAILED; why STOPPED otherwise
 	Epochs          []*EpochRecord         `protobuf:"bytes,3,rep,name=epochs,proto3" json:"epochs,omitempty"`
-	Accuracy        *float64               `protobuf:"fixed64,4,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`                                   // the last measured, percent
-	ValidationLoss  *float64               `protobuf:"fixed64,5,opt,name=validation_loss,json=validationLoss,proto3,oneof" json:"validation_loss,omitempty"` // the last measured
+	Accuracy        *float64               `protobuf:"fixed64,4,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`                                   // of the model, percent; unless SUCCEEDED the last measured
+	ValidationLoss  *float64               `protobuf:"fixed64,5,opt,name=validation_loss,json=validationLoss,proto3,oneof" json:"validation_loss,omitempty"` // likewise
 	Retries         uint32                 `protobuf:"varint,6,opt,name=retries,proto3" json:"retries,omitempty"`
 	LostFunctions   uint32                 `protobuf:"varint,7,opt,name=lost_functions,json=lostFunctions,proto3" json:"lost_functions,omitempty"`
 	RejectedResults uint32                 `protobuf:"varint,8,opt,name=rejected_results,json=rejectedResults,proto3" json:"rejected_results,omitempty"`
-	WallS           float64                `protobuf:"fixed64,9,opt,name=wall_s,json=wallS,proto3" json:"wall_s,omitempty"`        // from start to end
-	WorkerS         float64                `protobuf:"fixed64,10,opt,name=worker_s,json=workerS,proto3" json:"worker_s,omitempty"` // run time of all attempts, added up
-	Model           string                 `protobuf:"bytes,11,opt,name=model,proto3" json:"model,omitempty"`                      // URL of the state dict; empty unless SUCCEEDED
-	Merge           string                 `protobuf:"bytes,12,opt,name=merge,proto3" json:"merge,omitempty"`                      // the strategy used
+	WallS           float64                `protobuf:"fixed64,9,opt,name=wall_s,json=wallS,proto3" json:"wall_s,omitempty"`                // from start to end
+	WorkerS         float64                `protobuf:"fixed64,10,opt,name=worker_s,json=workerS,proto3" json:"worker_s,omitempty"`         // run time of all attempts, added up
+	Model           string                 `protobuf:"bytes,11,opt,name=model,proto3" json:"model,omitempty"`                              // URL of the state dict; empty unless SUCCEEDED
+	Merge           string                 `protobuf:"bytes,12,opt,name=merge,proto3" json:"merge,omitempty"`                              // the strategy used
+	EndedEarly      string                 `protobuf:"bytes,13,opt,name=ended_early,json=endedEarly,proto3" json:"ended_early,omitempty"`  // why training ended before its last epoch; empty: it did not
+	ModelEpoch      uint32                 `protobuf:"varint,14,opt,name=model_epoch,json=modelEpoch,proto3" json:"model_epoch,omitempty"` // that the model was trained up to, from 1; 0 unless SUCCEEDED
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -394,6 +396,20 @@ func (x *JobResult) GetMerge() string {
 	return ""
 }
 
+func (x *JobResult) GetEndedEarly() string {
+	if x != nil {
+		return x.EndedEarly
+	}
+	return ""
+}
+
+func (x *JobResult) GetModelEpoch() uint32 {
+	if x != nil {
+		return x.ModelEpoch
+	}
+	return 0
+}
+
 var File_messages_history_proto protoreflect.FileDescriptor
 
 const file_messages_history_proto_rawDesc = "" +
@@ -425,7 +441,7 @@ const file_messages_history_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\x12\n" +
 	"\x10_validation_lossB\v\n" +
-	"\t_accuracy\"\xdd\x03\n" +
+	"\t_accuracy\"\x9f\x04\n" +
 	"\tJobResult\x12,\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x16.troupe.messages.PhaseR\x05phase\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x124\n" +
@@ -439,7 +455,11 @@ const file_messages_history_proto_rawDesc = "" +
 	"\bworker_s\x18\n" +
 	" \x01(\x01R\aworkerS\x12\x14\n" +
 	"\x05model\x18\v \x01(\tR\x05model\x12\x14\n" +
-	"\x05merge\x18\f \x01(\tR\x05mergeB\v\n" +
+	"\x05merge\x18\f \x01(\tR\x05merge\x12\x1f\n" +
+	"\vended_early\x18\r \x01(\tR\n" +
+	"endedEarly\x12\x1f\n" +
+	"\vmodel_epoch\x18\x0e \x01(\rR\n" +
+	"modelEpochB\v\n" +
 	"\t_accuracyB\x12\n" +
 	"\x10_validation_loss*\xa3\x01\n" +
 	"\x05Phase\x12\x15\n" +

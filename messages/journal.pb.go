@@ -41,6 +41,7 @@ type JobEvent struct {
 	//	*JobEvent_EpochFinished
 	//	*JobEvent_Warned
 	//	*JobEvent_Ended
+	//	*JobEvent_TrainingEnded
 	What          isJobEvent_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -176,6 +177,15 @@ func (x *JobEvent) GetEnded() *JobEnded {
 	return nil
 }
 
+func (x *JobEvent) GetTrainingEnded() *TrainingEnded {
+	if x != nil {
+		if x, ok := x.What.(*JobEvent_TrainingEnded); ok {
+			return x.TrainingEnded
+		}
+	}
+	return nil
+}
+
 type isJobEvent_What interface {
 	isJobEvent_What()
 }
@@ -212,6 +222,10 @@ type JobEvent_Ended struct {
 	Ended *JobEnded `protobuf:"bytes,17,opt,name=ended,proto3,oneof"`
 }
 
+type JobEvent_TrainingEnded struct {
+	TrainingEnded *TrainingEnded `protobuf:"bytes,18,opt,name=training_ended,json=trainingEnded,proto3,oneof"`
+}
+
 func (*JobEvent_Queued) isJobEvent_What() {}
 
 func (*JobEvent_Started) isJobEvent_What() {}
@@ -227,6 +241,8 @@ func (*JobEvent_EpochFinished) isJobEvent_What() {}
 func (*JobEvent_Warned) isJobEvent_What() {}
 
 func (*JobEvent_Ended) isJobEvent_What() {}
+
+func (*JobEvent_TrainingEnded) isJobEvent_What() {}
 
 // JobQueued: the Scheduler has accepted the job.
 type JobQueued struct {
@@ -695,6 +711,52 @@ func (x *JobWarned) GetText() string {
 	return ""
 }
 
+// TrainingEnded: no further round is trained, though the task asks for more.
+// What is left is to validate, where that was not done, and to store the result.
+type TrainingEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // for a person
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrainingEnded) Reset() {
+	*x = TrainingEnded{}
+	mi := &file_messages_journal_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrainingEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrainingEnded) ProtoMessage() {}
+
+func (x *TrainingEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_journal_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrainingEnded.ProtoReflect.Descriptor instead.
+func (*TrainingEnded) Descriptor() ([]byte, []int) {
+	return file_messages_journal_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TrainingEnded) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // JobEnded: the last event of a job that was not taken over.
 type JobEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -705,7 +767,7 @@ type JobEnded struct {
 
 func (x *JobEnded) Reset() {
 	*x = JobEnded{}
-	mi := &file_messages_journal_proto_msgTypes[8]
+	mi := &file_messages_journal_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +779,7 @@ func (x *JobEnded) String() string {
 func (*JobEnded) ProtoMessage() {}
 
 func (x *JobEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_journal_proto_msgTypes[8]
+	mi := &file_messages_journal_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +792,7 @@ func (x *JobEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnded.ProtoReflect.Descriptor instead.
 func (*JobEnded) Descriptor() ([]byte, []int) {
-	return file_messages_journal_proto_rawDescGZIP(), []int{8}
+	return file_messages_journal_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JobEnded) GetResult() *JobResult {
@@ -751,7 +813,7 @@ type JobEventReply struct {
 
 func (x *JobEventReply) Reset() {
 	*x = JobEventReply{}
-	mi := &file_messages_journal_proto_msgTypes[9]
+	mi := &file_messages_journal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +825,7 @@ func (x *JobEventReply) String() string {
 func (*JobEventReply) ProtoMessage() {}
 
 func (x *JobEventReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_journal_proto_msgTypes[9]
+	mi := &file_messages_journal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +838,7 @@ func (x *JobEventReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEventReply.ProtoReflect.Descriptor instead.
 func (*JobEventReply) Descriptor() ([]byte, []int) {
-	return file_messages_journal_proto_rawDescGZIP(), []int{9}
+	return file_messages_journal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobEventReply) GetJob() *JobRef {
@@ -808,7 +870,7 @@ type WatchJob struct {
 
 func (x *WatchJob) Reset() {
 	*x = WatchJob{}
-	mi := &file_messages_journal_proto_msgTypes[10]
+	mi := &file_messages_journal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +882,7 @@ func (x *WatchJob) String() string {
 func (*WatchJob) ProtoMessage() {}
 
 func (x *WatchJob) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_journal_proto_msgTypes[10]
+	mi := &file_messages_journal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +895,7 @@ func (x *WatchJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJob.ProtoReflect.Descriptor instead.
 func (*WatchJob) Descriptor() ([]byte, []int) {
-	return file_messages_journal_proto_rawDescGZIP(), []int{10}
+	return file_messages_journal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchJob) GetJobId() string {
@@ -861,7 +923,7 @@ var File_messages_journal_proto protoreflect.FileDescriptor
 
 const file_messages_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x16messages/journal.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\"\xde\x04\n" +
+	"\x16messages/journal.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\"\xa7\x05\n" +
 	"\bJobEvent\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x17\n" +
@@ -874,7 +936,8 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\x0ffunction_failed\x18\x0e \x01(\v2\x1f.troupe.messages.FunctionFailedH\x00R\x0efunctionFailed\x12G\n" +
 	"\x0eepoch_finished\x18\x0f \x01(\v2\x1e.troupe.messages.EpochFinishedH\x00R\repochFinished\x124\n" +
 	"\x06warned\x18\x10 \x01(\v2\x1a.troupe.messages.JobWarnedH\x00R\x06warned\x121\n" +
-	"\x05ended\x18\x11 \x01(\v2\x19.troupe.messages.JobEndedH\x00R\x05endedB\x06\n" +
+	"\x05ended\x18\x11 \x01(\v2\x19.troupe.messages.JobEndedH\x00R\x05ended\x12G\n" +
+	"\x0etraining_ended\x18\x12 \x01(\v2\x1e.troupe.messages.TrainingEndedH\x00R\rtrainingEndedB\x06\n" +
 	"\x04what\"\v\n" +
 	"\tJobQueued\"\xca\x01\n" +
 	"\n" +
@@ -912,7 +975,9 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\rEpochFinished\x124\n" +
 	"\x06record\x18\x01 \x01(\v2\x1c.troupe.messages.EpochRecordR\x06record\"\x1f\n" +
 	"\tJobWarned\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\">\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"'\n" +
+	"\rTrainingEnded\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\">\n" +
 	"\bJobEnded\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\"L\n" +
 	"\rJobEventReply\x12)\n" +
@@ -935,7 +1000,7 @@ func file_messages_journal_proto_rawDescGZIP() []byte {
 	return file_messages_journal_proto_rawDescData
 }
 
-var file_messages_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_messages_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_messages_journal_proto_goTypes = []any{
 	(*JobEvent)(nil),       // 0: troupe.messages.JobEvent
 	(*JobQueued)(nil),      // 1: troupe.messages.JobQueued
@@ -945,17 +1010,18 @@ var file_messages_journal_proto_goTypes = []any{
 	(*FunctionFailed)(nil), // 5: troupe.messages.FunctionFailed
 	(*EpochFinished)(nil),  // 6: troupe.messages.EpochFinished
 	(*JobWarned)(nil),      // 7: troupe.messages.JobWarned
-	(*JobEnded)(nil),       // 8: troupe.messages.JobEnded
-	(*JobEventReply)(nil),  // 9: troupe.messages.JobEventReply
-	(*WatchJob)(nil),       // 10: troupe.messages.WatchJob
-	(*JobRef)(nil),         // 11: troupe.messages.JobRef
-	(*AttemptRef)(nil),     // 12: troupe.messages.AttemptRef
-	(*Failure)(nil),        // 13: troupe.messages.Failure
-	(*EpochRecord)(nil),    // 14: troupe.messages.EpochRecord
-	(*JobResult)(nil),      // 15: troupe.messages.JobResult
+	(*TrainingEnded)(nil),  // 8: troupe.messages.TrainingEnded
+	(*JobEnded)(nil),       // 9: troupe.messages.JobEnded
+	(*JobEventReply)(nil),  // 10: troupe.messages.JobEventReply
+	(*WatchJob)(nil),       // 11: troupe.messages.WatchJob
+	(*JobRef)(nil),         // 12: troupe.messages.JobRef
+	(*AttemptRef)(nil),     // 13: troupe.messages.AttemptRef
+	(*Failure)(nil),        // 14: troupe.messages.Failure
+	(*EpochRecord)(nil),    // 15: troupe.messages.EpochRecord
+	(*JobResult)(nil),      // 16: troupe.messages.JobResult
 }
 var file_messages_journal_proto_depIdxs = []int32{
-	11, // 0: troupe.messages.JobEvent.job:type_name -> troupe.messages.JobRef
+	12, // 0: troupe.messages.JobEvent.job:type_name -> troupe.messages.JobRef
 	1,  // 1: troupe.messages.JobEvent.queued:type_name -> troupe.messages.JobQueued
 	2,  // 2: troupe.messages.JobEvent.started:type_name -> troupe.messages.JobStarted
 	3,  // 3: troupe.messages.JobEvent.epoch_started:type_name -> troupe.messages.EpochStarted
@@ -963,17 +1029,18 @@ var file_messages_journal_proto_depIdxs = []int32{
 	5,  // 5: troupe.messages.JobEvent.function_failed:type_name -> troupe.messages.FunctionFailed
 	6,  // 6: troupe.messages.JobEvent.epoch_finished:type_name -> troupe.messages.EpochFinished
 	7,  // 7: troupe.messages.JobEvent.warned:type_name -> troupe.messages.JobWarned
-	8,  // 8: troupe.messages.JobEvent.ended:type_name -> troupe.messages.JobEnded
-	12, // 9: troupe.messages.FunctionFailed.attempt:type_name -> troupe.messages.AttemptRef
-	13, // 10: troupe.messages.FunctionFailed.failure:type_name -> troupe.messages.Failure
-	14, // 11: troupe.messages.EpochFinished.record:type_name -> troupe.messages.EpochRecord
-	15, // 12: troupe.messages.JobEnded.result:type_name -> troupe.messages.JobResult
-	11, // 13: troupe.messages.JobEventReply.job:type_name -> troupe.messages.JobRef
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	9,  // 8: troupe.messages.JobEvent.ended:type_name -> troupe.messages.JobEnded
+	8,  // 9: troupe.messages.JobEvent.training_ended:type_name -> troupe.messages.TrainingEnded
+	13, // 10: troupe.messages.FunctionFailed.attempt:type_name -> troupe.messages.AttemptRef
+	14, // 11: troupe.messages.FunctionFailed.failure:type_name -> troupe.messages.Failure
+	15, // 12: troupe.messages.EpochFinished.record:type_name -> troupe.messages.EpochRecord
+	16, // 13: troupe.messages.JobEnded.result:type_name -> troupe.messages.JobResult
+	12, // 14: troupe.messages.JobEventReply.job:type_name -> troupe.messages.JobRef
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_messages_journal_proto_init() }
@@ -992,6 +1059,7 @@ func file_messages_journal_proto_init() {
 		(*JobEvent_EpochFinished)(nil),
 		(*JobEvent_Warned)(nil),
 		(*JobEvent_Ended)(nil),
+		(*JobEvent_TrainingEnded)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -999,7 +1067,7 @@ func file_messages_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_journal_proto_rawDesc), len(file_messages_journal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

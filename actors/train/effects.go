@@ -86,23 +86,29 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 	j.roundOver(ctx, step, before)
 }
 
-// roundOver lets go of what a round has left, hands hosts the point that the
-// job has reached since, and asks for the next epoch's N after the last round.
+// roundOver lets go of what a round has left, and asks for the next epoch's N
+// after the last one.
 func (j *job) roundOver(ctx actor.Context, step *messages.AttemptRef, before *messages.JobState) {
 	j.release(ctx, &messages.ReleaseTensors{Step: step, Keep: j.keep()})
-	for node := range j.nodes {
-		ctx.Send(j.deps.Host(node), &messages.KeepState{State: j.state.marked})
-	}
-	j.free(before)
+	j.handOn(ctx, before)
 	if j.state.sizing {
 		j.askForSize(ctx)
 	}
 }
 
+// handOn hands hosts the point that the job has reached, and lets go of what
+// only an earlier one needs.
+func (j *job) handOn(ctx actor.Context, earlier *messages.JobState) {
+	for node := range j.nodes {
+		ctx.Send(j.deps.Host(node), &messages.KeepState{State: j.state.marked})
+	}
+	j.free(earlier)
+}
+
 func (j *job) save(ctx actor.Context) {
 	ref, task, work := j.state.ref, j.state.task, j.work
 	result := j.result(messages.Phase_PHASE_SUCCEEDED, nil, "")
-	model, vault := wire.PlaneRef(j.state.model), j.vault
+	model, vault := wire.PlaneRef(j.state.resultModel()), j.vault
 	j.deps.Rim.Go(ctx.Self(), func() any {
 		// Readers see the highest incarnation's result: one that is over must
 		// not give them one before its successor does.

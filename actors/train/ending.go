@@ -42,6 +42,9 @@ func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Fai
 func (j *job) result(phase messages.Phase, failure *messages.Failure, url string) *messages.JobResult {
 	r := j.state.history.result(phase, failure, j.state.opts.GetMerge(), j.deps.Rim.Now())
 	r.Model = url
+	if phase == messages.Phase_PHASE_SUCCEEDED {
+		j.state.choose(r)
+	}
 	return r
 }
 

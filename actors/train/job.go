@@ -186,6 +186,7 @@ func (j *job) Receive(ctx actor.Context) {
 
 // proceed goes on as far as it goes without another message.
 func (j *job) proceed(ctx actor.Context) {
+	before := j.state.marked
 	for j.ended == nil {
 		next := j.state.advance(j.deps.Rim.Now())
 		if next != again {
@@ -196,6 +197,9 @@ func (j *job) proceed(ctx actor.Context) {
 		}
 	}
 	if j.ended == nil {
+		if best := j.state.marked.GetBest(); best.GetModel().GetKey() != before.GetBest().GetModel().GetKey() {
+			j.handOn(ctx, before)
+		}
 		j.dispatch(ctx)
 		j.checkpoint()
 	} else if j.accepted && j.outbox.Empty() && len(j.nodes) == 0 {

@@ -202,7 +202,7 @@ func bytesOf(answers []*messages.Invoked) (n uint64) {
 // wantsSize reports whether the Scheduler is to be asked for the N of the next
 // epoch.
 func (s *state) wantsSize() bool {
-	return s.epoch > 0 && s.history.record != nil && s.todo.total() == 0 && !s.opts.GetStaticParallelism() && s.epoch < s.task.GetEpochs()
+	return s.early == "" && s.epoch > 0 && s.history.record != nil && s.todo.total() == 0 && !s.opts.GetStaticParallelism() && s.epoch < s.task.GetEpochs()
 }
 
 // epochEnded closes the epoch's record.

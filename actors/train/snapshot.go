@@ -17,6 +17,7 @@ func (s *state) mark(now time.Time) {
 		Job: s.ref, TimeMs: now.UnixMilli(), Epoch: s.epoch, Round: s.round, Todo: s.todo.message(),
 		Parallelism:  s.parallelism(),
 		ModelVersion: s.version, Model: s.model, Optimizers: maps.Clone(s.optimizers), SharedOptimizer: s.shared, Momentum: s.momentum,
+		Best: s.best, EndedEarly: s.early,
 		Validate: s.validate, NextCheck: s.nextCheck, History: s.history.snapshot(now),
 		Events: s.emitted, Before: s.before,
 	}
@@ -28,6 +29,7 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	s.epoch, s.round, s.todo = from.GetEpoch(), from.GetRound(), rangesOf(from.GetTodo())
 	s.version, s.model, s.shared = from.GetModelVersion(), from.GetModel(), from.GetSharedOptimizer()
 	s.momentum = from.GetMomentum()
+	s.best, s.early = from.GetBest(), from.GetEndedEarly()
 	s.optimizers = map[uint32]*messages.TensorRef{}
 	maps.Copy(s.optimizers, from.GetOptimizers())
 	s.validate, s.nextCheck = from.GetValidate(), from.GetNextCheck()

@@ -33,6 +33,10 @@ type state struct {
 	shared     *messages.TensorRef            // the merged one, with optimizer_state average
 	momentum   *messages.TensorRef            // of the outer optimizer; nil: none yet, or there is none
 
+	best    *messages.Best // of what was validated so far; nil: nothing was
+	early   string         // why training ends before its last epoch; "": it does not
+	checked uint64         // the version that was validated last, or given up; 0: none in this incarnation
+
 	restoring bool // what an earlier incarnation left is being taken up
 	validate  bool // the model is to be validated next
 	sizing    bool // the Scheduler is asked for the next N
@@ -129,7 +133,8 @@ func (s *state) advance(now time.Time) effect {
 		s.beginEpoch(now)
 	case s.validate:
 		s.beginValidation(now)
-	case s.todo.total() > 0:
+	case s.endsEarly(now):
+	case s.early == "" && s.todo.total() > 0:
 		s.beginRound(now)
 	case s.sizing:
 		return wait
@@ -137,7 +142,7 @@ func (s *state) advance(now time.Time) effect {
 		if s.history.record != nil { // else it was restored after its last epoch
 			s.epochEnded(now)
 		}
-		if s.epoch == s.task.GetEpochs() {
+		if s.early != "" || s.epoch == s.task.GetEpochs() {
 			s.saving = true
 			return save
 		}

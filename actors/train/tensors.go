@@ -25,13 +25,19 @@ func Tensors(st *messages.JobState) []TensorPlace {
 		}
 	}
 	version := st.GetModelVersion()
-	add(st.GetModel(), func(r *messages.TensorRef) { st.Model = r }, "model-%d", version)
+	best := st.GetBest().GetModel()
+	if best != nil && st.GetBest().GetModelVersion() == version { // one tensor in two places
+		add(st.GetModel(), func(r *messages.TensorRef) { st.Model, st.Best.Model = r, r }, "model-%d", version)
+		best = nil
+	} else {
+		add(st.GetModel(), func(r *messages.TensorRef) { st.Model = r }, "model-%d", version)
+	}
 	for _, function := range slices.Sorted(maps.Keys(st.GetOptimizers())) {
 		add(st.GetOptimizers()[function], func(r *messages.TensorRef) { st.Optimizers[function] = r }, "optimizer-%d-%d", version, function)
 	}
 	add(st.GetSharedOptimizer(), func(r *messages.TensorRef) { st.SharedOptimizer = r }, "optimizer-%d", version)
 	add(st.GetMomentum(), func(r *messages.TensorRef) { st.Momentum = r }, "momentum-%d", version)
-	add(st.GetBest().GetModel(), func(r *messages.TensorRef) { st.Best.Model = r }, "best-%d", st.GetBest().GetModelVersion())
+	add(best, func(r *messages.TensorRef) { st.Best.Model = r }, "model-%d", st.GetBest().GetModelVersion())
 	return places
 }
 

@@ -43,6 +43,7 @@ func (s *state) beginValidation(now time.Time) {
 func (s *state) validated() {
 	ended := s.step
 	s.step = nil
+	s.checked = s.version
 	for _, a := range ended.work {
 		if a.givenUp {
 			s.history.unmeasured()
@@ -51,4 +52,5 @@ func (s *state) validated() {
 		}
 	}
 	s.history.measured(ended.answers(), s.task.GetTestSamples())
+	s.measured()
 }

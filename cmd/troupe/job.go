@@ -97,6 +97,9 @@ func (s *session) watch(ctx context.Context, c company, id string, warned warnin
 		if w := e.GetWarned(); w != nil {
 			s.warn(warned, w.GetText())
 		}
+		if end := e.GetTrainingEnded(); end != nil {
+			fmt.Fprintf(s.screen, "training ends early: %s\n", end.GetReason())
+		}
 		if at := e.GetStarted(); e.GetJob().GetIncarnation() > 1 && at != nil {
 			fmt.Fprintf(s.screen, "job %s %s\n", id, resumedAt(at))
 		}

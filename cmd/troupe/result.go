@@ -26,6 +26,7 @@ type result struct {
 	WallS           float64       `json:"wall_s"`
 	WorkerS         float64       `json:"worker_s"`
 	Model           *string       `json:"model"` // URL
+	EndedEarly      *string       `json:"ended_early"` // why it took fewer epochs than asked for
 	Error           *string       `json:"error"`
 }
 
@@ -50,7 +51,7 @@ func newResult(id string, t *messages.TrainTask, r *messages.JobResult) result {
 		Epochs:   make([]epochResult, 0, len(r.GetEpochs())), // [], never null
 		Accuracy: measured(r.Accuracy), ValidationLoss: measured(r.ValidationLoss),
 		Retries: r.GetRetries(), LostFunctions: r.GetLostFunctions(), RejectedResults: r.GetRejectedResults(),
-		WallS: r.GetWallS(), WorkerS: r.GetWorkerS(), Model: text(r.GetModel()), Error: text(reason(r.GetFailure())),
+		WallS: r.GetWallS(), WorkerS: r.GetWorkerS(), Model: text(r.GetModel()), EndedEarly: text(r.GetEndedEarly()), Error: text(reason(r.GetFailure())),
 	}
 	for _, e := range r.GetEpochs() {
 		out.Epochs = append(out.Epochs, epochResult{
@@ -107,6 +108,12 @@ func (s *session) printResult(id string, t *messages.TrainTask, r *messages.JobR
 // writeSummary writes what a person wants to know first.
 func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult) {
 	fmt.Fprintf(b, "job %s %s after %s in %s\n", id, stateName(r.GetPhase()), count(len(r.GetEpochs()), "epoch"), seconds(r.GetWallS()))
+	if r.GetEndedEarly() != "" {
+		fmt.Fprintf(b, "  early     %s\n", r.GetEndedEarly())
+	}
+	if at := r.GetModelEpoch(); at > 0 && int(at) != len(r.GetEpochs()) {
+		fmt.Fprintf(b, "  best      epoch %d\n", at)
+	}
 	if r.Accuracy != nil {
 		fmt.Fprintf(b, "  accuracy  %.1f %%\n", r.GetAccuracy())
 	}

@@ -22,6 +22,7 @@ type trainFlags struct {
 	merge          string
 	optimizerState string
 	lrScale        string
+	keep           string
 	label          string
 	testShare      float64 // 0: the default
 	sparse         bool    // one round an epoch
@@ -37,7 +38,7 @@ func newTrainFlags() *trainFlags {
 	d := config.DefaultTrain()
 	return &trainFlags{
 		epochs: d.Epochs, batch: d.BatchSize, lr: d.LR,
-		merge: d.Merge, optimizerState: d.OptimizerState, lrScale: d.LRScale, shuffle: d.Shuffle, retries: d.Retries,
+		merge: d.Merge, optimizerState: d.OptimizerState, lrScale: d.LRScale, keep: d.Keep, shuffle: d.Shuffle, retries: d.Retries,
 		backup: d.Backup, onBadSamples: d.OnBadSamples,
 		options: &messages.TrainOptions{
 			MinParallelism:    d.MinParallelism,
@@ -74,12 +75,16 @@ func (f *trainFlags) register(set *pflag.FlagSet) {
 	set.Var(limit(&o.Clip), "clip", "most that the L2 norm of a function's change in a round may be; what changed more is scaled down (default: no limit)")
 	set.Var(oneOf(&f.optimizerState, task.OptimizerStates()), "optimizer-state", "what becomes of it at a merge")
 	set.Var(epochs(&o.ValidateEvery), "validate-every", "epochs between validations; a fraction validates within epochs; -1: only at the end")
+	set.Var(percent(&o.GoalAccuracy), "goal-accuracy", "end once a validation measures this accuracy in percent")
+	set.Var(whole(&o.Patience, 1, task.MaxEpochs), "patience", "end after so many validated epochs without a better one")
+	set.Var(duration(&o.MaxTimeMs, task.MinMaxTime, task.MaxMaxTime, ""), "max-time", "end after the job has run for so long, in all its incarnations")
+	set.Var(oneOf(&f.keep, task.Keeps()), "keep", "which model becomes the result: the last, or the best by accuracy, else by validation loss")
 	set.BoolVar(&f.shuffle, "shuffle", f.shuffle, "train samples in an order of their own each epoch")
 	set.BoolVar(&f.noShuffle, "no-shuffle", false, "train samples in the order of the data set")
 	set.Uint64Var(&o.Seed, "seed", o.Seed, "seed of every random draw")
 	set.Var(whole(&f.retries, 0, task.MaxRetries), "retries", "further attempts at an assignment that failed")
 	set.Var(whole(&o.MinFunctions, 1, task.MaxParallelism), "min-functions", "answers that a round needs")
-	set.Var(timeout(&o.FunctionTimeoutMs, "30m"), "function-timeout", "limit of one attempt")
+	set.Var(duration(&o.FunctionTimeoutMs, task.MinFunctionTimeout, task.MaxFunctionTimeout, "30m"), "function-timeout", "limit of one attempt")
 	set.BoolVar(&f.backup, "backup", f.backup, "run an assignment that takes much longer than the others a second time, on a free slot")
 	set.BoolVar(&f.noBackup, "no-backup", false, "run every assignment once at a time")
 	set.Var(oneOf(&f.onBadSamples, task.OnBadSamples()), "on-bad-samples", "what to do where a function fails on some samples every time: end the job, or drop them")
@@ -107,6 +112,7 @@ func (f *trainFlags) task(function string, set *pflag.FlagSet) (*messages.TrainT
 		}
 	}
 	o := f.options
+	o.Keep = f.keep
 	o.Merge, o.OptimizerState, o.LrScale, o.Retries = f.merge, f.optimizerState, f.lrScale, &f.retries
 	shuffle := f.shuffle && !f.noShuffle
 	o.Shuffle = &shuffle

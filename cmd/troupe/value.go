@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/tensor"
 )
 
@@ -106,12 +105,24 @@ func batches(p *int32) *value {
 	}}
 }
 
-// timeout is a duration, kept in milliseconds.
-func timeout(p *uint64, text string) *value {
+// percent is a number above 0, at most 100.
+func percent(p *float64) *value {
+	return &value{kind: "percent", set: func(s string) error {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(x > 0 && x <= 100) {
+			return errors.New("give a percentage above 0, at most 100, such as 95")
+		}
+		*p = x
+		return nil
+	}}
+}
+
+// duration is one in [lo, hi], kept in milliseconds.
+func duration(p *uint64, lo, hi time.Duration, text string) *value {
 	return &value{kind: "duration", text: text, set: func(s string) error {
 		d, err := time.ParseDuration(s)
-		if err != nil || d < task.MinFunctionTimeout || d > task.MaxFunctionTimeout {
-			return fmt.Errorf("give %v to %v, such as 90s or 5m", task.MinFunctionTimeout, task.MaxFunctionTimeout)
+		if err != nil || d < lo || d > hi {
+			return fmt.Errorf("give %v to %v, such as 90s or 5m", lo, hi)
 		}
 		*p = uint64(d.Milliseconds())
 		return nil

@@ -38,7 +38,7 @@ func invalid(format string, args ...any) error {
 // check returns an error unless t, with its defaults set, is sound.
 func check(t *messages.TrainTask) error {
 	for _, one := range []func(*messages.TrainTask) error{
-		checkNames, checkTask, checkParallelism, checkMerge, checkTraining, checkRates, checkRounds, checkArgs, checkEnv,
+		checkNames, checkTask, checkParallelism, checkMerge, checkEnds, checkTraining, checkRates, checkRounds, checkArgs, checkEnv,
 	} {
 		if err := one(t); err != nil {
 			return err

@@ -51,6 +51,7 @@ func complete(t *messages.TrainTask, d config.Train) {
 	setDefault(&o.MinFunctions, d.MinFunctions)
 	setDefault(&o.FunctionTimeoutMs, uint64(d.FunctionTimeout/time.Millisecond))
 	setDefault(&o.OnBadSamples, d.OnBadSamples)
+	setDefault(&o.Keep, d.Keep)
 	setDefault(&o.Priority, d.Priority)
 	if o.Shuffle == nil {
 		o.Shuffle = &d.Shuffle

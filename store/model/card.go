@@ -20,8 +20,8 @@ type Card struct {
 	Epochs          int               `json:"epochs"`          // trained
 	Accuracy        *float64          `json:"accuracy"`        // percent; null: not measured
 	ValidationLoss  *float64          `json:"validation_loss"` // mean over the test samples; null: not measured
-	TrainLoss       float64           `json:"train_loss"`      // mean over the last epoch's samples
-	Parallelism     int               `json:"parallelism"`     // of the last epoch
+	TrainLoss       float64           `json:"train_loss"`      // mean over the samples of the epoch that the model is of
+	Parallelism     int               `json:"parallelism"`     // of that epoch
 	Merge           string            `json:"merge"`           // strategy, as asked for
 	Seed            uint64            `json:"seed"`
 	Bytes           int64             `json:"bytes"`   // of the safetensors file; set by Save
