@@ -2,6 +2,10 @@ package sim
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/messages"
@@ -49,12 +53,14 @@ func (r *Runner) ended(inv *messages.Invoke) {
 //   - 2N optimizer states, in and out, and again one more for each such attempt
 //   - 2 reference models, the new one and the old one; more of the first for
 //     each attempt beyond the first at it, until there is a merged one
+//   - 1 reference model more where the best one is kept
 //   - 1 momentum of the outer optimizer, and while a merge runs the new one
 //   - whatever attempts of earlier rounds still write that have yet to end
 //
 // It is to be called between two moments of virtual time, when no merge runs:
 // what one has made superfluous goes within the moment, the old reference model
-// too, unless ReleaseTensors is lost.
+// too, unless ReleaseTensors is lost. A TrainJob that died while it merged leaves
+// what it had made until the next incarnation is under way.
 func (c *Company) CheckScratch() error {
 	for id, at := range c.Runner.courses {
 		late, runs := 0, 0
@@ -67,14 +73,27 @@ func (c *Company) CheckScratch() error {
 			runs = at.runs // N and the attempts beyond
 		}
 		held := c.Space.Held(id)
-		n, first := int(max(at.n, at.last)), 0
-		if held.Merged == 0 {
+		n, first, merged, momentum := int(max(at.n, at.last)), 0, 1, 1
+		if c.twice[id] {
+			merged++
+		}
+		torn := !c.lives(at.step.GetJob())
+		if torn {
+			merged, momentum = merged+1, momentum+1
+		}
+		if held.Merged == 0 || torn {
 			first = at.inits
 		}
-		if held.Answers > runs+late || held.Optimizers > n+runs+late || held.First > first+late || held.Merged > 1 || held.Momentum > 1 {
+		if held.Answers > runs+late || held.Optimizers > n+runs+late || held.First > first+late || held.Merged > merged || held.Momentum > momentum {
 			return fmt.Errorf("job %s has %+v in scratch; N is %d, %d attempts of this round have begun and %d of earlier ones run: %v",
 				id, held, n, runs, late, c.Space.List(id+"/"))
 		}
 	}
 	return nil
+}
+
+// lives reports whether the TrainJob of an incarnation does.
+func (c *Company) lives(ref *messages.JobRef) bool {
+	name := fmt.Sprintf("/%s.%d", ref.GetId(), ref.GetIncarnation())
+	return slices.ContainsFunc(c.Jobs(), func(pid *actor.PID) bool { return strings.HasSuffix(pid.GetId(), name) })
 }

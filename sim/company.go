@@ -45,6 +45,7 @@ type Company struct {
 	Runner *Runner
 
 	config Config
+	twice  map[string]bool // jobs that keep the best model beside the last
 	ids    int
 	keys   int
 	born   []*actor.PID // actors, oldest first: all that live and some that did
@@ -52,7 +53,7 @@ type Company struct {
 
 // New spawns the actors of one node in a simulation.
 func New(s *testkit.Sim, config Config) (*Company, error) {
-	c := &Company{Sim: s, config: config, Space: newScratch("local"), Models: &Models{saved: map[string]Saved{}}}
+	c := &Company{Sim: s, config: config, Space: newScratch("local"), Models: &Models{saved: map[string]Saved{}}, twice: map[string]bool{}}
 	jobs := actors.NewJobs(job.New(store.NewMem()), job.Owner{Node: "local", Boot: "boot"}, "run", func() int64 { return s.Now().UnixMilli() })
 	c.Runner = newRunner(s, config, c.Space)
 	var err error
@@ -75,6 +76,7 @@ func (c *Company) Submit(asked *messages.TrainTask) (string, error) {
 	resolved.TrainSamples, resolved.TestSamples = uint64(c.config.Data.Train), uint64(c.config.Data.Test)
 	c.keys++
 	reply := testkit.Ask[*messages.SubmitJobReply](c.Sim, c.Tree.Scheduler, &messages.SubmitJob{Key: fmt.Sprint(c.keys), Task: resolved})
+	c.twice[reply.GetJobId()] = resolved.GetOptions().GetKeep() == "best"
 	return reply.GetJobId(), nil
 }
 

@@ -31,7 +31,8 @@ func TestTroubleLeavesNoTraceInTheModel(t *testing.T) {
 						}
 					})
 					s.Sim.Check(s.check)
-					task = s.drawTask() // the same in both
+					task = s.drawTask()        // the same in both
+					task.Options.MaxTimeMs = 0 // trouble takes time
 					task.Options.StaticParallelism, task.Options.Retries = true, proto.Uint32(1000)
 					if trouble {
 						s.trouble(task)

@@ -26,7 +26,6 @@ type result struct {
 	WallS           float64       `json:"wall_s"`
 	WorkerS         float64       `json:"worker_s"`
 	Model           *string       `json:"model"` // URL
-	EndedEarly      *string       `json:"ended_early"` // why it took fewer epochs than asked for
 	Error           *string       `json:"error"`
 }
 
@@ -51,7 +50,7 @@ func newResult(id string, t *messages.TrainTask, r *messages.JobResult) result {
 		Epochs:   make([]epochResult, 0, len(r.GetEpochs())), // [], never null
 		Accuracy: measured(r.Accuracy), ValidationLoss: measured(r.ValidationLoss),
 		Retries: r.GetRetries(), LostFunctions: r.GetLostFunctions(), RejectedResults: r.GetRejectedResults(),
-		WallS: r.GetWallS(), WorkerS: r.GetWorkerS(), Model: text(r.GetModel()), EndedEarly: text(r.GetEndedEarly()), Error: text(reason(r.GetFailure())),
+		WallS: r.GetWallS(), WorkerS: r.GetWorkerS(), Model: text(r.GetModel()), Error: text(reason(r.GetFailure())),
 	}
 	for _, e := range r.GetEpochs() {
 		out.Epochs = append(out.Epochs, epochResult{

@@ -26,7 +26,7 @@ func TestResolveSetsEveryDefault(t *testing.T) {
 		Options: &messages.TrainOptions{
 			MinParallelism: 1, K: 16, Merge: "average", OptimizerState: "keep", ValidateEvery: 1, LrScale: "none",
 			Shuffle: proto.Bool(true), Retries: proto.Uint32(3), MinFunctions: 1, FunctionTimeoutMs: 30 * 60 * 1000,
-			Backup: proto.Bool(true), OnBadSamples: "fail",
+			Backup: proto.Bool(true), OnBadSamples: "fail", Keep: "last",
 		},
 	}, r), "%v", r)
 }
@@ -40,7 +40,7 @@ func TestResolveKeepsWhatIsSetAndCopies(t *testing.T) {
 			Merge: "average:unweighted", OptimizerState: "reset", ValidateEvery: -1, LrScale: "sqrt", Warmup: 2,
 			Shuffle: proto.Bool(false), Seed: math.MaxUint64, Retries: proto.Uint32(0), MinFunctions: 65536,
 			FunctionTimeoutMs: 1, Chaos: &messages.ChaosPlan{Kill: 1}, Args: map[string]string{"a": ""}, Priority: -5,
-			Backup: proto.Bool(false), OnBadSamples: "fail",
+			Backup: proto.Bool(false), OnBadSamples: "fail", Keep: "last",
 		},
 	}
 	before := proto.CloneOf(asked)
@@ -85,6 +85,14 @@ func TestResolveRefuses(t *testing.T) {
 		"K below -1":                   {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.K = -2 }, "K -2"},
 		"unknown merge":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Merge = "mode" }, `merge "mode" does not exist: give one of average, average:unweighted`},
 		"outer lr 0":                   {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Merge = "nesterov:0" }, `merge "nesterov:0": outer learning rate 0: give a number above 0`},
+		"goal above 100":               {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.GoalAccuracy = 101 }, "goal-accuracy 101: give a percentage above 0, at most 100"},
+		"goal NaN":                     {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.GoalAccuracy = math.NaN() }, "goal-accuracy NaN"},
+		"goal, never validated":        {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.GoalAccuracy, o.ValidateEvery = 90, -1 }, "goal-accuracy needs validations on the way, and validate-every -1"},
+		"patience, never validated":    {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Patience, o.ValidateEvery = 1, -1 }, "patience needs validations on the way"},
+		"best, never validated":        {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Keep, o.ValidateEvery = "best", -1 }, "keep best needs validations on the way"},
+		"too much patience":            {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Patience = 1_000_001 }, "patience 1000001: give 1 to 1000000 epochs"},
+		"time overflows":               {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MaxTimeMs = math.MaxUint64 }, "max-time 18446744073709551615 ms: give 1ms to 87600h0m0s"},
+		"unknown keep":                 {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Keep = "first" }, `keep "first": give one of last, best`},
 		"clip negative":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Clip = -1 }, "clip -1: give"},
 		"clip infinite":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Clip = math.Inf(1) }, "clip +Inf: give"},
 		"unknown optimizer state":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.OptimizerState = "lose" }, `optimizer-state "lose" does not exist: give one of keep, reset, average`},

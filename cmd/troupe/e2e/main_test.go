@@ -124,6 +124,8 @@ type result struct {
 		Samples int `json:"samples"`
 		Dropped int `json:"dropped_samples"`
 		Rounds  int `json:"rounds"`
+
+		Accuracy *float64 `json:"accuracy"`
 	} `json:"epochs"`
 	Retries         int     `json:"retries"`
 	LostFunctions   int     `json:"lost_functions"`
