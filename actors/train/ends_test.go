@@ -81,8 +81,10 @@ func TestEndsOfTraining(t *testing.T) {
 		"more patience":            {func(o *messages.TrainOptions) { o.Patience = 3 }, falling, []uint32{2, 2, 2, 2, 2}, "", 10, 81, 1},
 		"patience without numbers": {func(o *messages.TrainOptions) { o.Patience = 1 }, silent, []uint32{2, 2, 2}, "no epoch was better than epoch 2 (validation loss 1), the last 1", 6, -1, 1},
 		"patience, seldom validated": {
-			func(o *messages.TrainOptions) { o.Patience, o.ValidateEvery = 1, 2 }, map[uint64]measure{4: {80, 1}, 8: {70, 2}, 10: {60, 3}},
-			[]uint32{2, 2, 2, 2}, "no epoch was better than epoch 2 (80.00 % accuracy), the last 1", 8, 70, 2,
+			func(o *messages.TrainOptions) { o.Patience, o.ValidateEvery = 1, 2 },
+			map[uint64]measure{4: {80, 1}, 8: {70, 2}, 10: {60, 3}},
+			[]uint32{2, 2, 2, 2},
+			"no epoch was better than epoch 2 (80.00 % accuracy), the last 1", 8, 70, 2,
 		},
 		"the best is kept":         {func(o *messages.TrainOptions) { o.Keep, o.Patience = "best", 2 }, falling, []uint32{2, 2, 2, 2}, "no epoch was better than epoch 2 (80.00 % accuracy), the last 2", 4, 80, 1},
 		"the best is the last":     {func(o *messages.TrainOptions) { o.Keep = "best" }, falling, []uint32{2, 2, 2, 2, 2}, "", 10, 81, 1},
