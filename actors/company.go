@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/actors/board"
 	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/actors/scheduler"
 	"github.com/troupe-ml/troupe/actors/train"
@@ -51,6 +52,7 @@ type Config struct {
 	Log       *zap.Logger       // required
 	Node      config.Node       // see config.DefaultNode
 	Functions []native.Function // the user's own, beside the built-in ones
+	Server    bool              // jobs survive this process: it goes on with those that the last one left
 	Lines     func(python.Line) // gets each line that programs print; nil: the store alone does
 }
 
@@ -69,6 +71,11 @@ type Company struct {
 	datasets *dataset.Catalog
 	models   *results
 	jobs     *Jobs
+	catalog  *job.Catalog
+	board    *board.Board
+	events   *eventLog
+	slots    int
+	adopting sync.WaitGroup
 	closers  []func() error  // in the order of opening
 	ctx      context.Context // ends with the company; its cause is why
 	end      context.CancelCauseFunc
@@ -135,9 +142,22 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.rim = actorkit.NewRim(c.system)
 	c.models = &results{catalog: model.New(bucket), rim: c.rim, dir: scratch.Folder()}
 	boot := newID()
-	c.jobs = NewJobs(job.New(bucket), job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, originRun, func() int64 { return c.rim.Now().UnixMilli() })
+	origin := originRun
+	if cfg.Server {
+		origin = originServer
+	}
+	c.catalog, c.slots, c.board = job.New(bucket), cfg.Node.Slots, board.New(c.rim.Now)
+	c.events = newEventLog(c.catalog, cfg.Log)
+	c.closers = append(c.closers, c.events.close)
+	c.jobs = NewJobs(c.catalog, job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, origin, func() int64 { return c.rim.Now().UnixMilli() })
 	c.closers = append(c.closers, c.jobs.release)
-	return c, c.spawn(cfg, policy, scratch, boot)
+	if err := c.spawn(cfg, policy, scratch, boot); err != nil {
+		return nil, err
+	}
+	if cfg.Server {
+		c.adopting.Go(func() { c.adopt(c.ctx) })
+	}
+	return c, nil
 }
 
 func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch, boot string) (err error) {
@@ -151,11 +171,17 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	})
 	c.tree, err = SpawnTree(c.system.Root, TreeDeps{
 		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: boot, Slots: cfg.Node.Slots,
-		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models, Jobs: c.jobs,
+		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models, Jobs: c.jobs, Shown: c.shown,
 		OpenModel: c.models.Open,
 		Options:   actorkit.Options(cfg.Log),
 	})
 	return err
+}
+
+// shown takes in events of this node's jobs, as watchers see them.
+func (c *Company) shown(events []*messages.JobEvent) {
+	c.board.Add(events)
+	c.events.add(events)
 }
 
 // Close ends all jobs and waits: no goroutine, file or process of the company
@@ -165,6 +191,7 @@ func (c *Company) Close() error { return c.close() }
 
 func (c *Company) shutdown() error {
 	c.end(errClosed)
+	c.adopting.Wait()
 	for _, pid := range []*actor.PID{c.tree.ParameterServer, c.tree.Scheduler, c.tree.Host, c.tree.Journal} {
 		_ = c.system.Root.StopFuture(pid).Wait() // bounded; what does not stop has nothing left to hold
 	}

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,18 +35,11 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 	if err := c.findInit(ctx, resolved.GetOptions().GetInit()); err != nil {
 		return Submission{}, err
 	}
-	info, err := c.datasets.Open(ctx, resolved.GetDataset(), dataset.Options{
-		Seed: resolved.GetOptions().GetSeed(), Label: resolved.GetDatasetLabel(), TestShare: resolved.GetDatasetTestShare(),
-	})
+	warnings, err := c.findDataset(ctx, submitted)
 	if err != nil {
 		return Submission{}, err
 	}
 	if err := c.probeStore(ctx); err != nil {
-		return Submission{}, err
-	}
-	submitted.DatasetName, submitted.DatasetDigest = info.Name, info.Digest
-	submitted.TrainSamples, submitted.TestSamples = uint64(info.Train), uint64(info.Test)
-	if err := task.CheckData(submitted); err != nil {
 		return Submission{}, err
 	}
 	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: newID(), Task: submitted})
@@ -53,25 +47,41 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 		return Submission{}, err
 	}
 	return Submission{
-		ID: reply.GetJobId(), Warnings: slices.Concat(c.takeWarnings(), info.Warnings, reply.GetWarnings()),
+		ID: reply.GetJobId(), Warnings: slices.Concat(c.takeWarnings(), warnings, reply.GetWarnings()),
 	}, wire.Error(reply.GetFailure())
 }
 
 // StopJob ends a job as STOPPED; WatchJob tells when it has. NotFound;
 // Conflict when it has ended.
 func (c *Company) StopJob(ctx context.Context, id, reason string) error {
+	_, err := c.stop(ctx, id, reason)
+	return err
+}
+
+// stop reports whether the job has ended by that, which no TrainJob tells.
+func (c *Company) stop(ctx context.Context, id, reason string) (ended bool, err error) {
 	reply, err := ask[*messages.StopJobReply](ctx, c, c.tree.Scheduler, &messages.StopJob{JobId: id, Reason: reason})
 	if err != nil {
-		return err
+		return false, err
 	}
-	return wire.Error(reply.GetFailure())
+	return reply.GetEnded(), wire.Error(reply.GetFailure())
 }
 
 // WatchJob implements train.Company. Among the events are warnings of this
 // node, as JobWarned without a job.
 func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error) {
+	var from position
+	if before := c.after(id); before > 0 {
+		from = position{before, math.MaxUint64}
+	}
+	return c.watchFrom(ctx, id, from, on)
+}
+
+// watchFrom is WatchJob behind a place among the events.
+func (c *Company) watchFrom(ctx context.Context, id string, from position, on func(*messages.JobEvent)) (*messages.JobResult, error) {
 	events := newEventQueue()
-	pid := c.system.Root.Spawn(WatcherProps(c.log, c.rim, c.tree.Journal, id, c.after(id), events.put))
+	cursor := &messages.WatchJob{JobId: id, AfterIncarnation: from.incarnation, AfterSeq: from.seq}
+	pid := c.system.Root.Spawn(WatcherProps(c.log, c.rim, c.tree.Journal, cursor, events.put))
 	defer c.system.Root.Stop(pid)
 	defer c.watch(events)()
 	for {
@@ -99,6 +109,19 @@ func (c *Company) after(id string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resumed[id]
+}
+
+// findDataset finds the data of a task, importing a file.
+func (c *Company) findDataset(ctx context.Context, t *messages.TrainTask) (warnings []string, err error) {
+	info, err := c.datasets.Open(ctx, t.GetDataset(), dataset.Options{
+		Seed: t.GetOptions().GetSeed(), Label: t.GetDatasetLabel(), TestShare: t.GetDatasetTestShare(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.DatasetName, t.DatasetDigest = info.Name, info.Digest
+	t.TrainSamples, t.TestSamples = uint64(info.Train), uint64(info.Test)
+	return info.Warnings, task.CheckData(t)
 }
 
 // findFunction finds the function of a task, and has a program ready to run:

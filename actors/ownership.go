@@ -15,8 +15,12 @@ import (
 	"github.com/troupe-ml/troupe/store/job"
 )
 
-// originRun is the origin of jobs that a process runs which ends with them.
-const originRun = "run"
+// Origins of jobs: a process that ends with its job, and a server, whose jobs the
+// next one goes on with unasked.
+const (
+	originRun    = "run"
+	originServer = "server"
+)
 
 // Jobs makes a node the owner of jobs in the store. It is safe for concurrent
 // use. A store has one of it in a process.
@@ -54,17 +58,22 @@ func NewJobs(catalog *job.Catalog, owner job.Owner, origin string, now func() in
 // Errors: Conflict, with what was seen of the owner; Unavailable; Corrupt, where
 // no state of the job is whole.
 func (j *Jobs) Own(ctx context.Context, id string, task *messages.TrainTask, stale job.Sighting) (*OwnedJob, job.Sighting, error) {
-	j.mu.Lock()
-	owned := j.claimed[id]
-	delete(j.claimed, id)
-	j.mu.Unlock()
-	if owned != nil {
+	if owned := j.take(id); owned != nil {
 		return owned, job.Sighting{}, nil
 	}
 	if err := j.create(ctx, id, task); err != nil {
 		return nil, job.Sighting{}, err
 	}
 	return j.claim(ctx, id, stale)
+}
+
+// take returns what was owned ahead, nil for nothing.
+func (j *Jobs) take(id string) *OwnedJob {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	owned := j.claimed[id]
+	delete(j.claimed, id)
+	return owned
 }
 
 func (j *Jobs) create(ctx context.Context, id string, task *messages.TrainTask) error {
@@ -201,13 +210,24 @@ type StoredJob struct {
 	Task   *messages.TrainTask
 	State  *messages.JobState // the newest that is whole; nil: none yet
 
-	incarnation uint64 // that wrote it
+	submittedMs int64  // since 1970
+	incarnation uint64 // that wrote the state
 	files       []job.File
 }
 
-// LoadJob reads a job. NotFound; Corrupt, where none of its states is whole;
-// Unavailable.
+// LoadJob reads a job with a state that is whole, tensors included. NotFound;
+// Corrupt, where none of its states is; Unavailable.
 func LoadJob(ctx context.Context, catalog *job.Catalog, id string) (*StoredJob, error) {
+	return readJob(ctx, catalog, id, catalog.Load)
+}
+
+// PeekJob is LoadJob without a look at the tensors, for those who only want to
+// know how a job is.
+func PeekJob(ctx context.Context, catalog *job.Catalog, id string) (*StoredJob, error) {
+	return readJob(ctx, catalog, id, catalog.Peek)
+}
+
+func readJob(ctx context.Context, catalog *job.Catalog, id string, load func(context.Context, string) (*job.State, error)) (*StoredJob, error) {
 	doc, err := catalog.Task(ctx, id)
 	if err != nil {
 		return nil, err
@@ -216,8 +236,8 @@ func LoadJob(ctx context.Context, catalog *job.Catalog, id string) (*StoredJob, 
 	if err := readJSON.Unmarshal(doc, asked); err != nil {
 		return nil, fault.New("actors.job", fault.Corrupt, "job %s: its task is damaged: %w", id, err)
 	}
-	stored := &StoredJob{ID: id, Origin: asked.GetOrigin(), Task: asked.GetTask()}
-	state, err := catalog.Load(ctx, id)
+	stored := &StoredJob{ID: id, Origin: asked.GetOrigin(), Task: asked.GetTask(), submittedMs: asked.GetSubmittedMs()}
+	state, err := load(ctx, id)
 	if err != nil || state == nil {
 		return stored, err
 	}

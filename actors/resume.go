@@ -33,14 +33,14 @@ func FindJob(ctx context.Context, url, id string) (*StoredJob, error) {
 	defer bucket.Close()
 	catalog := job.New(bucket)
 	if id != lastJob {
-		return LoadJob(ctx, catalog, id)
+		return PeekJob(ctx, catalog, id)
 	}
 	ids, err := catalog.IDs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range slices.Backward(ids) {
-		stored, err := LoadJob(ctx, catalog, id)
+		stored, err := PeekJob(ctx, catalog, id)
 		switch {
 		case fault.KindOf(err) == fault.NotFound: // a folder of another kind
 		case err != nil:

@@ -41,6 +41,8 @@ type TreeDeps struct {
 	Space  plane.Space
 	Models train.Models
 	Jobs   *Jobs // owns the jobs of this node in the store
+	// Shown gets the events of all jobs, see journal.Deps; nil: nobody.
+	Shown func([]*messages.JobEvent)
 	// OpenModel opens a model that a job starts from; see train.Deps.
 	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
 	Warn      func(text string)   // gets what people should know; nil: the log alone does
@@ -76,7 +78,7 @@ func SpawnTree(spawner Spawner, d TreeDeps) (*Tree, error) {
 		make func() *actor.Props
 	}{
 		{journalName, &t.Journal, func() *actor.Props {
-			return journal.Props(journal.Deps{Log: d.Log, Options: d.replaceableOptions()})
+			return journal.Props(journal.Deps{Log: d.Log, Shown: d.Shown, Options: d.replaceableOptions()})
 		}},
 		{schedulerName, &t.Scheduler, func() *actor.Props { return schedulerProps(t, d) }},
 		{parameterServerName, &t.ParameterServer, func() *actor.Props { return parameterServerProps(t, d) }},

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"math"
 	"sync"
 	"time"
 
@@ -27,13 +26,10 @@ type watcher struct {
 }
 
 // WatcherProps describes an actor that calls on, from its Receive, with each
-// event of a job: in order, each once, of the incarnations after one (0: of
-// all). On must not block.
-func WatcherProps(log *zap.Logger, rim actorkit.Rim, journal *actor.PID, job string, after uint64, on func(*messages.JobEvent)) *actor.Props {
-	cursor := &messages.WatchJob{JobId: job, AfterIncarnation: after, AfterSeq: math.MaxUint64} // outlives a restart
-	if after == 0 {
-		cursor.AfterSeq = 0
-	}
+// event of a job behind a cursor: in order, each once. On must not block. The
+// cursor becomes the actor's.
+func WatcherProps(log *zap.Logger, rim actorkit.Rim, journal *actor.PID, cursor *messages.WatchJob, on func(*messages.JobEvent)) *actor.Props {
+	// cursor outlives a restart
 	return actor.PropsFromProducer(func() actor.Actor {
 		return &watcher{log: log, rim: rim, journal: journal, cursor: cursor, on: on}
 	}, actor.WithReceiverMiddleware(actorkit.Guard))

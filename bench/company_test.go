@@ -122,7 +122,7 @@ func (c *company) submit(b *testing.B, n, rounds int) string {
 // watch calls on with each event of a job, from an actor.
 func (c *company) watch(b *testing.B, id string, on func(*messages.JobEvent)) {
 	b.Helper()
-	pid := c.system.Root.Spawn(actors.WatcherProps(zap.NewNop(), c.rim, c.tree.Journal, id, 0, on))
+	pid := c.system.Root.Spawn(actors.WatcherProps(zap.NewNop(), c.rim, c.tree.Journal, &messages.WatchJob{JobId: id}, on))
 	b.Cleanup(func() { c.system.Root.Stop(pid) })
 }
 

@@ -85,6 +85,76 @@ func (x *StoredTask) GetTask() *TrainTask {
 	return nil
 }
 
+// StoredRequest is what people asked of a job, as the store keeps it: whoever
+// owns the job obeys. Of several the last one counts.
+type StoredRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeMs        int64                  `protobuf:"varint,1,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // since 1970
+	Stop          *StopJob               `protobuf:"bytes,2,opt,name=stop,proto3" json:"stop,omitempty"`                    // set: the job is to stop
+	Resume        bool                   `protobuf:"varint,3,opt,name=resume,proto3" json:"resume,omitempty"`               // it is to go on
+	Parallelism   uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"`     // with so many functions; 0: nothing is said
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredRequest) Reset() {
+	*x = StoredRequest{}
+	mi := &file_messages_checkpoint_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredRequest) ProtoMessage() {}
+
+func (x *StoredRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_checkpoint_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredRequest.ProtoReflect.Descriptor instead.
+func (*StoredRequest) Descriptor() ([]byte, []int) {
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StoredRequest) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *StoredRequest) GetStop() *StopJob {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+func (x *StoredRequest) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
+}
+
+func (x *StoredRequest) GetParallelism() uint32 {
+	if x != nil {
+		return x.Parallelism
+	}
+	return 0
+}
+
 // JobState is a job between two steps: all that its next round depends on.
 // Tensors are named by where they lie: in the plane's space of a node, or, in
 // the store, by the names of files beside the state (node is empty).
@@ -115,7 +185,7 @@ type JobState struct {
 
 func (x *JobState) Reset() {
 	*x = JobState{}
-	mi := &file_messages_checkpoint_proto_msgTypes[1]
+	mi := &file_messages_checkpoint_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -127,7 +197,7 @@ func (x *JobState) String() string {
 func (*JobState) ProtoMessage() {}
 
 func (x *JobState) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[1]
+	mi := &file_messages_checkpoint_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -140,7 +210,7 @@ func (x *JobState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobState.ProtoReflect.Descriptor instead.
 func (*JobState) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{1}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *JobState) GetJob() *JobRef {
@@ -287,7 +357,7 @@ type EventEnd struct {
 
 func (x *EventEnd) Reset() {
 	*x = EventEnd{}
-	mi := &file_messages_checkpoint_proto_msgTypes[2]
+	mi := &file_messages_checkpoint_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +369,7 @@ func (x *EventEnd) String() string {
 func (*EventEnd) ProtoMessage() {}
 
 func (x *EventEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[2]
+	mi := &file_messages_checkpoint_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +382,7 @@ func (x *EventEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventEnd.ProtoReflect.Descriptor instead.
 func (*EventEnd) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{2}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *EventEnd) GetIncarnation() uint64 {
@@ -343,7 +413,7 @@ type Best struct {
 
 func (x *Best) Reset() {
 	*x = Best{}
-	mi := &file_messages_checkpoint_proto_msgTypes[3]
+	mi := &file_messages_checkpoint_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +425,7 @@ func (x *Best) String() string {
 func (*Best) ProtoMessage() {}
 
 func (x *Best) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[3]
+	mi := &file_messages_checkpoint_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +438,7 @@ func (x *Best) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Best.ProtoReflect.Descriptor instead.
 func (*Best) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{3}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Best) GetEpoch() uint32 {
@@ -424,7 +494,7 @@ type JobHistory struct {
 
 func (x *JobHistory) Reset() {
 	*x = JobHistory{}
-	mi := &file_messages_checkpoint_proto_msgTypes[4]
+	mi := &file_messages_checkpoint_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +506,7 @@ func (x *JobHistory) String() string {
 func (*JobHistory) ProtoMessage() {}
 
 func (x *JobHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[4]
+	mi := &file_messages_checkpoint_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +519,7 @@ func (x *JobHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHistory.ProtoReflect.Descriptor instead.
 func (*JobHistory) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{4}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JobHistory) GetEpochs() []*EpochRecord {
@@ -528,7 +598,7 @@ type KeepState struct {
 
 func (x *KeepState) Reset() {
 	*x = KeepState{}
-	mi := &file_messages_checkpoint_proto_msgTypes[5]
+	mi := &file_messages_checkpoint_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +610,7 @@ func (x *KeepState) String() string {
 func (*KeepState) ProtoMessage() {}
 
 func (x *KeepState) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[5]
+	mi := &file_messages_checkpoint_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +623,7 @@ func (x *KeepState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepState.ProtoReflect.Descriptor instead.
 func (*KeepState) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{5}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *KeepState) GetState() *JobState {
@@ -574,7 +644,7 @@ type AskState struct {
 
 func (x *AskState) Reset() {
 	*x = AskState{}
-	mi := &file_messages_checkpoint_proto_msgTypes[6]
+	mi := &file_messages_checkpoint_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +656,7 @@ func (x *AskState) String() string {
 func (*AskState) ProtoMessage() {}
 
 func (x *AskState) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[6]
+	mi := &file_messages_checkpoint_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +669,7 @@ func (x *AskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskState.ProtoReflect.Descriptor instead.
 func (*AskState) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{6}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AskState) GetJob() *JobRef {
@@ -621,7 +691,7 @@ type AskStateReply struct {
 
 func (x *AskStateReply) Reset() {
 	*x = AskStateReply{}
-	mi := &file_messages_checkpoint_proto_msgTypes[7]
+	mi := &file_messages_checkpoint_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +703,7 @@ func (x *AskStateReply) String() string {
 func (*AskStateReply) ProtoMessage() {}
 
 func (x *AskStateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_checkpoint_proto_msgTypes[7]
+	mi := &file_messages_checkpoint_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +716,7 @@ func (x *AskStateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskStateReply.ProtoReflect.Descriptor instead.
 func (*AskStateReply) Descriptor() ([]byte, []int) {
-	return file_messages_checkpoint_proto_rawDescGZIP(), []int{7}
+	return file_messages_checkpoint_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AskStateReply) GetNode() string {
@@ -674,12 +744,17 @@ var File_messages_checkpoint_proto protoreflect.FileDescriptor
 
 const file_messages_checkpoint_proto_rawDesc = "" +
 	"\n" +
-	"\x19messages/checkpoint.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\x1a\x19messages/invocation.proto\x1a\x13messages/task.proto\"w\n" +
+	"\x19messages/checkpoint.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\x1a\x19messages/invocation.proto\x1a\x19messages/submission.proto\x1a\x13messages/task.proto\"w\n" +
 	"\n" +
 	"StoredTask\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\tR\x06origin\x12!\n" +
 	"\fsubmitted_ms\x18\x02 \x01(\x03R\vsubmittedMs\x12.\n" +
-	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"\x81\a\n" +
+	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"\x90\x01\n" +
+	"\rStoredRequest\x12\x17\n" +
+	"\atime_ms\x18\x01 \x01(\x03R\x06timeMs\x12,\n" +
+	"\x04stop\x18\x02 \x01(\v2\x18.troupe.messages.StopJobR\x04stop\x12\x16\n" +
+	"\x06resume\x18\x03 \x01(\bR\x06resume\x12 \n" +
+	"\vparallelism\x18\x04 \x01(\rR\vparallelism\"\x81\a\n" +
 	"\bJobState\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x14\n" +
@@ -754,54 +829,57 @@ func file_messages_checkpoint_proto_rawDescGZIP() []byte {
 	return file_messages_checkpoint_proto_rawDescData
 }
 
-var file_messages_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_messages_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_messages_checkpoint_proto_goTypes = []any{
 	(*StoredTask)(nil),    // 0: troupe.messages.StoredTask
-	(*JobState)(nil),      // 1: troupe.messages.JobState
-	(*EventEnd)(nil),      // 2: troupe.messages.EventEnd
-	(*Best)(nil),          // 3: troupe.messages.Best
-	(*JobHistory)(nil),    // 4: troupe.messages.JobHistory
-	(*KeepState)(nil),     // 5: troupe.messages.KeepState
-	(*AskState)(nil),      // 6: troupe.messages.AskState
-	(*AskStateReply)(nil), // 7: troupe.messages.AskStateReply
-	nil,                   // 8: troupe.messages.JobState.OptimizersEntry
-	nil,                   // 9: troupe.messages.JobHistory.MetricsEntry
-	(*TrainTask)(nil),     // 10: troupe.messages.TrainTask
-	(*JobRef)(nil),        // 11: troupe.messages.JobRef
-	(*Range)(nil),         // 12: troupe.messages.Range
-	(*TensorRef)(nil),     // 13: troupe.messages.TensorRef
-	(*JobResult)(nil),     // 14: troupe.messages.JobResult
-	(*EpochRecord)(nil),   // 15: troupe.messages.EpochRecord
-	(*WeightedSum)(nil),   // 16: troupe.messages.WeightedSum
+	(*StoredRequest)(nil), // 1: troupe.messages.StoredRequest
+	(*JobState)(nil),      // 2: troupe.messages.JobState
+	(*EventEnd)(nil),      // 3: troupe.messages.EventEnd
+	(*Best)(nil),          // 4: troupe.messages.Best
+	(*JobHistory)(nil),    // 5: troupe.messages.JobHistory
+	(*KeepState)(nil),     // 6: troupe.messages.KeepState
+	(*AskState)(nil),      // 7: troupe.messages.AskState
+	(*AskStateReply)(nil), // 8: troupe.messages.AskStateReply
+	nil,                   // 9: troupe.messages.JobState.OptimizersEntry
+	nil,                   // 10: troupe.messages.JobHistory.MetricsEntry
+	(*TrainTask)(nil),     // 11: troupe.messages.TrainTask
+	(*StopJob)(nil),       // 12: troupe.messages.StopJob
+	(*JobRef)(nil),        // 13: troupe.messages.JobRef
+	(*Range)(nil),         // 14: troupe.messages.Range
+	(*TensorRef)(nil),     // 15: troupe.messages.TensorRef
+	(*JobResult)(nil),     // 16: troupe.messages.JobResult
+	(*EpochRecord)(nil),   // 17: troupe.messages.EpochRecord
+	(*WeightedSum)(nil),   // 18: troupe.messages.WeightedSum
 }
 var file_messages_checkpoint_proto_depIdxs = []int32{
-	10, // 0: troupe.messages.StoredTask.task:type_name -> troupe.messages.TrainTask
-	11, // 1: troupe.messages.JobState.job:type_name -> troupe.messages.JobRef
-	12, // 2: troupe.messages.JobState.todo:type_name -> troupe.messages.Range
-	13, // 3: troupe.messages.JobState.model:type_name -> troupe.messages.TensorRef
-	8,  // 4: troupe.messages.JobState.optimizers:type_name -> troupe.messages.JobState.OptimizersEntry
-	13, // 5: troupe.messages.JobState.shared_optimizer:type_name -> troupe.messages.TensorRef
-	13, // 6: troupe.messages.JobState.momentum:type_name -> troupe.messages.TensorRef
-	4,  // 7: troupe.messages.JobState.history:type_name -> troupe.messages.JobHistory
-	3,  // 8: troupe.messages.JobState.best:type_name -> troupe.messages.Best
-	2,  // 9: troupe.messages.JobState.before:type_name -> troupe.messages.EventEnd
-	14, // 10: troupe.messages.JobState.result:type_name -> troupe.messages.JobResult
-	13, // 11: troupe.messages.Best.model:type_name -> troupe.messages.TensorRef
-	15, // 12: troupe.messages.JobHistory.epochs:type_name -> troupe.messages.EpochRecord
-	15, // 13: troupe.messages.JobHistory.record:type_name -> troupe.messages.EpochRecord
-	15, // 14: troupe.messages.JobHistory.initial:type_name -> troupe.messages.EpochRecord
-	9,  // 15: troupe.messages.JobHistory.metrics:type_name -> troupe.messages.JobHistory.MetricsEntry
-	1,  // 16: troupe.messages.KeepState.state:type_name -> troupe.messages.JobState
-	11, // 17: troupe.messages.AskState.job:type_name -> troupe.messages.JobRef
-	11, // 18: troupe.messages.AskStateReply.job:type_name -> troupe.messages.JobRef
-	1,  // 19: troupe.messages.AskStateReply.state:type_name -> troupe.messages.JobState
-	13, // 20: troupe.messages.JobState.OptimizersEntry.value:type_name -> troupe.messages.TensorRef
-	16, // 21: troupe.messages.JobHistory.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	11, // 0: troupe.messages.StoredTask.task:type_name -> troupe.messages.TrainTask
+	12, // 1: troupe.messages.StoredRequest.stop:type_name -> troupe.messages.StopJob
+	13, // 2: troupe.messages.JobState.job:type_name -> troupe.messages.JobRef
+	14, // 3: troupe.messages.JobState.todo:type_name -> troupe.messages.Range
+	15, // 4: troupe.messages.JobState.model:type_name -> troupe.messages.TensorRef
+	9,  // 5: troupe.messages.JobState.optimizers:type_name -> troupe.messages.JobState.OptimizersEntry
+	15, // 6: troupe.messages.JobState.shared_optimizer:type_name -> troupe.messages.TensorRef
+	15, // 7: troupe.messages.JobState.momentum:type_name -> troupe.messages.TensorRef
+	5,  // 8: troupe.messages.JobState.history:type_name -> troupe.messages.JobHistory
+	4,  // 9: troupe.messages.JobState.best:type_name -> troupe.messages.Best
+	3,  // 10: troupe.messages.JobState.before:type_name -> troupe.messages.EventEnd
+	16, // 11: troupe.messages.JobState.result:type_name -> troupe.messages.JobResult
+	15, // 12: troupe.messages.Best.model:type_name -> troupe.messages.TensorRef
+	17, // 13: troupe.messages.JobHistory.epochs:type_name -> troupe.messages.EpochRecord
+	17, // 14: troupe.messages.JobHistory.record:type_name -> troupe.messages.EpochRecord
+	17, // 15: troupe.messages.JobHistory.initial:type_name -> troupe.messages.EpochRecord
+	10, // 16: troupe.messages.JobHistory.metrics:type_name -> troupe.messages.JobHistory.MetricsEntry
+	2,  // 17: troupe.messages.KeepState.state:type_name -> troupe.messages.JobState
+	13, // 18: troupe.messages.AskState.job:type_name -> troupe.messages.JobRef
+	13, // 19: troupe.messages.AskStateReply.job:type_name -> troupe.messages.JobRef
+	2,  // 20: troupe.messages.AskStateReply.state:type_name -> troupe.messages.JobState
+	15, // 21: troupe.messages.JobState.OptimizersEntry.value:type_name -> troupe.messages.TensorRef
+	18, // 22: troupe.messages.JobHistory.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_messages_checkpoint_proto_init() }
@@ -812,15 +890,16 @@ func file_messages_checkpoint_proto_init() {
 	file_messages_common_proto_init()
 	file_messages_history_proto_init()
 	file_messages_invocation_proto_init()
+	file_messages_submission_proto_init()
 	file_messages_task_proto_init()
-	file_messages_checkpoint_proto_msgTypes[3].OneofWrappers = []any{}
+	file_messages_checkpoint_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_checkpoint_proto_rawDesc), len(file_messages_checkpoint_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -213,6 +213,7 @@ func (x *StopJob) GetKey() string {
 type StopJobReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"` // NOT_FOUND: no such job; CONFLICT: it has ended
+	Ended         bool                   `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`    // it was queued and has ended by this: no TrainJob says so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -252,6 +253,13 @@ func (x *StopJobReply) GetFailure() *Failure {
 		return x.Failure
 	}
 	return nil
+}
+
+func (x *StopJobReply) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
 }
 
 // ResumeJob goes on with a job that has stopped, failed or lost its process.
@@ -341,9 +349,10 @@ const file_messages_submission_proto_rawDesc = "" +
 	"\aStopJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"B\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"X\n" +
 	"\fStopJobReply\x122\n" +
-	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\"\x91\x01\n" +
+	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"\x91\x01\n" +
 	"\tResumeJob\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12.\n" +

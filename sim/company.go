@@ -84,7 +84,7 @@ func (c *Company) Submit(asked *messages.TrainTask) (string, error) {
 // once, whatever the messages suffer.
 func (c *Company) Watch(id string) *Watch {
 	w := &Watch{}
-	c.Sim.Spawn("watch-"+id, actors.WatcherProps(c.config.Log, c.Sim.Rim(), c.Tree.Journal, id, 0, w.add))
+	c.Sim.Spawn("watch-"+id, actors.WatcherProps(c.config.Log, c.Sim.Rim(), c.Tree.Journal, &messages.WatchJob{JobId: id}, w.add))
 	return w
 }
 

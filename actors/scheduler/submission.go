@@ -115,6 +115,7 @@ func (s *state) stop(now time.Time, m *messages.StopJob) *messages.StopJobReply 
 		}
 		s.news = append(s.news, end)
 		s.finish(now, j, messages.Phase_PHASE_STOPPED)
+		return &messages.StopJobReply{Ended: true}
 	case j.stop == nil:
 		j.stop = m
 		s.touch(j)

@@ -39,6 +39,13 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	s.mark(now)
 }
 
+// ResultOf is the result of a job that ends where a state of it left it.
+func ResultOf(st *messages.JobState, phase messages.Phase, why *messages.Failure, merge string, now time.Time) *messages.JobResult {
+	var h history
+	h.restore(st.GetHistory(), now)
+	return h.result(phase, why, merge, now)
+}
+
 // isLater reports whether a state is of a later incarnation than another, which
 // may be nil, or of a later model of the same one. A lower incarnation may have
 // come further and still be none to go on from: others have seen a higher one.

@@ -1,0 +1,220 @@
+// Package board is how the jobs of a node look to people: it adds up their
+// events to one messages.JobView each, and keeps the latest events of all jobs
+// in the order in which they came, for those who follow them all.
+//
+// It is no actor: the Journal tells it what it shows to watchers, in order and
+// each event once, and whoever asks is answered at once.
+package board
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+const (
+	endedKept    = 1000   // views of jobs that have ended
+	eventsKept   = 10_000 // of all jobs together
+	warningsKept = 100    // of a job
+)
+
+// Board is safe for concurrent use.
+type Board struct {
+	now func() time.Time
+
+	mu      sync.Mutex // guards the rest
+	jobs    map[string]*job
+	ended   []string // ids, oldest first
+	events  []*messages.JobEvent
+	dropped uint64        // events that came before those
+	changed chan struct{} // closed at the next event
+}
+
+// New returns an empty board; now dates what is not dated by an event.
+func New(now func() time.Time) *Board {
+	return &Board{now: now, jobs: map[string]*job{}, changed: make(chan struct{})}
+}
+
+// Submitted puts a job on the board that waits for a slot; epochs are those that
+// it has done before, as one that is resumed has.
+func (b *Board) Submitted(id, origin string, task *messages.TrainTask, at time.Time, epochs []*messages.EpochRecord) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if j := b.jobs[id]; j != nil && !j.over() {
+		return
+	}
+	b.ended = slices.DeleteFunc(b.ended, func(other string) bool { return other == id })
+	b.jobs[id] = newJob(id, origin, task, at, epochs)
+}
+
+// Waits says what a job waits for that is queued.
+func (b *Board) Waits(id, what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if j := b.jobs[id]; j != nil {
+		j.view.WaitingFor = what
+	}
+}
+
+// Drop takes a job off the board, as when it could not be queued after all.
+func (b *Board) Drop(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.jobs, id)
+	b.ended = slices.DeleteFunc(b.ended, func(other string) bool { return other == id })
+}
+
+// Add takes in events. They are kept, and must not change any more.
+func (b *Board) Add(events []*messages.JobEvent) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range events {
+		if e.GetWhat() == nil {
+			continue // stands for one that is gone
+		}
+		b.add(e)
+	}
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+func (b *Board) add(e *messages.JobEvent) {
+	id := e.GetJob().GetId()
+	j := b.jobs[id]
+	if j == nil { // of a company without Submitted
+		j = newJob(id, "", nil, time.UnixMilli(e.GetTimeMs()), nil)
+		b.jobs[id] = j
+	}
+	j.add(e)
+	if e.GetEnded() != nil && !slices.Contains(b.ended, id) {
+		b.ended = append(b.ended, id)
+		for len(b.ended) > endedKept {
+			delete(b.jobs, b.ended[0])
+			b.ended = b.ended[1:]
+		}
+	}
+	b.events = append(b.events, e)
+	if len(b.events) > 2*eventsKept { // now and then, not each time
+		gone := len(b.events) - eventsKept
+		b.events, b.dropped = slices.Clone(b.events[gone:]), b.dropped+uint64(gone)
+	}
+}
+
+// Job returns a job, which the caller may change.
+func (b *Board) Job(id string) (*messages.JobView, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j := b.jobs[id]
+	if j == nil {
+		return nil, false
+	}
+	return j.look(b.now()), true
+}
+
+// Running returns the jobs that have not ended, oldest first.
+func (b *Board) Running() []*messages.JobView {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []*messages.JobView
+	for _, j := range b.jobs {
+		if !j.over() {
+			out = append(out, j.look(b.now()))
+		}
+	}
+	slices.SortFunc(out, func(a, b *messages.JobView) int {
+		return cmp.Or(cmp.Compare(a.GetSubmittedMs(), b.GetSubmittedMs()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	return out
+}
+
+// Cursor names an event, and the place behind it.
+func Cursor(e *messages.JobEvent) string {
+	return fmt.Sprintf("%s:%d:%d", e.GetJob().GetId(), e.GetJob().GetIncarnation(), e.GetSeq())
+}
+
+// Place is a place between two events of all jobs, as a reader of them has one.
+type Place uint64
+
+// End is the place behind all events.
+func (b *Board) End() Place {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Place(b.dropped + uint64(len(b.events)))
+}
+
+// Find returns the place behind the event that a cursor names; false where it
+// is gone, or never was.
+func (b *Board) Find(cursor string) (Place, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, e := range slices.Backward(b.events) {
+		if Cursor(e) == cursor {
+			return Place(b.dropped + uint64(i) + 1), true
+		}
+	}
+	return 0, false
+}
+
+// After returns the events behind a place, the place behind those, and a channel
+// that is closed once there are more. Lost reports that some are gone.
+func (b *Board) After(at Place) (events []*messages.JobEvent, next Place, more <-chan struct{}, lost bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	from := uint64(at)
+	if from < b.dropped {
+		from, lost = b.dropped, true
+	}
+	events = slices.Clone(b.events[from-b.dropped:])
+	return events, Place(b.dropped + uint64(len(b.events))), b.changed, lost
+}
+
+// job is a view under way.
+type job struct {
+	view    *messages.JobView
+	started time.Time // the first model begins
+	running time.Time // the first epoch begins
+	ended   time.Time
+	rate    rate
+}
+
+func newJob(id, origin string, task *messages.TrainTask, at time.Time, epochs []*messages.EpochRecord) *job {
+	return &job{view: &messages.JobView{
+		Id: id, Origin: origin, Task: task, Phase: messages.Phase_PHASE_QUEUED, SubmittedMs: at.UnixMilli(),
+		WaitingFor: "a free slot", Epochs: slices.Clone(epochs),
+	}}
+}
+
+func (j *job) over() bool { return j.view.GetResult() != nil }
+
+// look returns the view as it is now, a copy.
+func (j *job) look(now time.Time) *messages.JobView {
+	v := proto.CloneOf(j.view)
+	if !j.ended.IsZero() {
+		now = j.ended
+	}
+	until := func(t time.Time) time.Time {
+		if t.IsZero() || t.After(now) {
+			return now
+		}
+		return t
+	}
+	submitted := time.UnixMilli(v.GetSubmittedMs())
+	v.QueuedS = max(0, until(j.started).Sub(submitted).Seconds())
+	if !j.started.IsZero() {
+		v.StartingS = max(0, until(j.running).Sub(j.started).Seconds())
+	}
+	if !j.running.IsZero() {
+		v.RunningS = max(0, now.Sub(j.running).Seconds())
+	}
+	v.SamplesPerS = j.rate.perSecond()
+	if left := j.left(); left >= 0 && v.SamplesPerS > 0 && !j.over() {
+		v.EtaS = proto.Float64(left / v.SamplesPerS)
+	}
+	return v
+}

@@ -1,0 +1,251 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/troupe-ml/troupe/actors/board"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// RunningJobs returns the jobs of this node that have not ended, oldest first.
+func (c *Company) RunningJobs(context.Context) ([]*messages.JobView, error) {
+	return c.board.Running(), nil
+}
+
+// Job returns a job of this node or of its store. NotFound; Corrupt.
+func (c *Company) Job(ctx context.Context, id string) (*messages.JobView, error) {
+	if v, ok := c.board.Job(id); ok {
+		return v, nil
+	}
+	stored, err := PeekJob(ctx, c.catalog, id)
+	if err != nil {
+		return nil, err
+	}
+	return stored.view(), nil
+}
+
+// AllJobs returns every job of the store, oldest first. One that cannot be read
+// is left out.
+func (c *Company) AllJobs(ctx context.Context) ([]*messages.JobView, error) {
+	ids, err := c.catalog.IDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var views []*messages.JobView
+	for _, id := range ids {
+		v, err := c.Job(ctx, id)
+		switch kind := fault.KindOf(err); {
+		case err == nil:
+			views = append(views, v)
+		case kind == fault.NotFound || kind == fault.Corrupt: // gone meanwhile, or damaged
+		default:
+			return nil, err
+		}
+	}
+	return views, nil
+}
+
+// DeleteJob forgets a job that has ended: its history and logs, not its model.
+// NotFound; Conflict: it has not ended.
+func (c *Company) DeleteJob(ctx context.Context, id string) error {
+	v, err := c.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	if v.GetResult() == nil {
+		return fault.New("actors.delete", fault.Conflict, "job %s has not ended: stop it first", id)
+	}
+	if err := c.catalog.Delete(ctx, id); err != nil {
+		return err
+	}
+	c.board.Drop(id)
+	return nil
+}
+
+// view is a job as the store has it.
+func (j *StoredJob) view() *messages.JobView {
+	v := &messages.JobView{
+		Id: j.ID, Origin: j.Origin, Task: j.Task, SubmittedMs: j.submittedMs, Phase: messages.Phase_PHASE_QUEUED,
+		WaitingFor: "somebody to go on with it: troupe run --resume " + j.ID,
+	}
+	st := j.State
+	if st == nil {
+		return v
+	}
+	v.Incarnation, v.Epoch, v.Round, v.Parallelism = st.GetJob().GetIncarnation(), st.GetEpoch(), st.GetRound(), st.GetParallelism()
+	v.Epochs, v.Record, v.Result = st.GetHistory().GetEpochs(), st.GetHistory().GetRecord(), st.GetResult()
+	v.RunningS = st.GetHistory().GetWallS()
+	if result := st.GetResult(); result != nil {
+		v.Phase, v.WaitingFor, v.Epochs = result.GetPhase(), "", result.GetEpochs()
+		v.Accuracy, v.RunningS = result.Accuracy, result.GetWallS()
+		v.Retries, v.LostFunctions, v.RejectedResults = result.GetRetries(), result.GetLostFunctions(), result.GetRejectedResults()
+	}
+	return v
+}
+
+// Seen is an event of a job, or the news that some before it are gone.
+type Seen struct {
+	Cursor string             // of the event: what comes after it follows
+	Event  *messages.JobEvent // nil: some are gone
+}
+
+// AllEvents calls on with the events of all jobs of this node behind a cursor,
+// those to come as they come, until ctx ends or on fails; for the empty cursor
+// with those to come alone. It returns on's error, else that of ctx.
+func (c *Company) AllEvents(ctx context.Context, after string, on func(Seen) error) error {
+	at, found := c.board.End(), true
+	if after != "" {
+		var there board.Place
+		if there, found = c.board.Find(after); found {
+			at = there
+		}
+	}
+	if !found {
+		if err := on(Seen{}); err != nil {
+			return err
+		}
+	}
+	for {
+		events, next, more, lost := c.board.After(at)
+		if lost {
+			if err := on(Seen{}); err != nil {
+				return err
+			}
+		}
+		for _, e := range events {
+			if err := on(Seen{board.Cursor(e), e}); err != nil {
+				return err
+			}
+		}
+		at = next
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		case <-more:
+		}
+	}
+}
+
+// JobEvents calls on with the events of a job behind a cursor, or from its
+// first, in order: of incarnations that are over those that count, then those
+// of the running one as they come. It returns nil once the job has ended, else
+// on's error or that of ctx. NotFound; Invalid (the cursor).
+func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen) error) error {
+	from, err := parseCursor(id, after)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Job(ctx, id); err != nil {
+		return err
+	}
+	over, err := c.storedEvents(ctx, id, &from, on)
+	if err != nil || over {
+		return err
+	}
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed error
+	_, err = c.watchFrom(watching, id, from, func(e *messages.JobEvent) {
+		if failed == nil && e.GetJob() != nil { // not a warning of the node
+			if failed = on(Seen{board.Cursor(e), e}); failed != nil {
+				cancel()
+			}
+		}
+	})
+	return errors.Join(failed, errUnless(failed == nil, err))
+}
+
+func errUnless(wanted bool, err error) error {
+	if wanted {
+		return err
+	}
+	return nil
+}
+
+// position is a place among a job's events.
+type position struct{ incarnation, seq uint64 }
+
+func (p position) before(incarnation, seq uint64) bool {
+	return incarnation > p.incarnation || incarnation == p.incarnation && seq > p.seq
+}
+
+// storedEvents calls on with what the store has behind from, which moves on. It
+// reports whether the job has ended with that.
+func (c *Company) storedEvents(ctx context.Context, id string, from *position, on func(Seen) error) (over bool, err error) {
+	stored, err := PeekJob(ctx, c.catalog, id)
+	if fault.KindOf(err) == fault.NotFound {
+		return false, nil // not in the store yet
+	}
+	if err != nil {
+		return false, err
+	}
+	numbers, err := c.catalog.Incarnations(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	live := c.runs(id)
+	counts := map[uint64]uint64{}
+	for _, end := range stored.State.GetBefore() {
+		counts[end.GetIncarnation()] = end.GetSeq()
+	}
+	for _, n := range numbers {
+		if n == live { // the Journal has it
+			continue
+		}
+		last, limited := counts[n]
+		if n > 0 && n < stored.incarnation && !limited {
+			continue // it came to nothing
+		}
+		for line, err := range c.catalog.Events(ctx, id, n) {
+			if err != nil {
+				return false, err
+			}
+			e := &messages.JobEvent{}
+			if protojson.Unmarshal(line, e) != nil || limited && e.GetSeq() > last || !from.before(n, e.GetSeq()) {
+				continue
+			}
+			if e.GetEnded() != nil && n < stored.incarnation {
+				continue // it was resumed
+			}
+			*from = position{n, e.GetSeq()}
+			if err := on(Seen{board.Cursor(e), e}); err != nil {
+				return false, err
+			}
+			over = over || e.GetEnded() != nil && n > 0
+		}
+	}
+	return over && live == 0, nil
+}
+
+// runs returns the incarnation of a job that this node runs, or has run last
+// and still has the events of; 0 for none.
+func (c *Company) runs(id string) uint64 {
+	if v, ok := c.board.Job(id); ok {
+		return v.GetIncarnation()
+	}
+	return 0
+}
+
+// parseCursor reads <job>:<incarnation>:<seq>.
+func parseCursor(id, cursor string) (position, error) {
+	if cursor == "" {
+		return position{}, nil
+	}
+	parts := strings.Split(cursor, ":")
+	if len(parts) == 3 && parts[0] == id {
+		incarnation, err1 := strconv.ParseUint(parts[1], 10, 64)
+		seq, err2 := strconv.ParseUint(parts[2], 10, 64)
+		if err1 == nil && err2 == nil {
+			return position{incarnation, seq}, nil
+		}
+	}
+	return position{}, fault.New("actors.events", fault.Invalid, "%q is no event of job %s: give <job>:<incarnation>:<seq>, as an event's id says", cursor, id)
+}

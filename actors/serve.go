@@ -1,0 +1,176 @@
+package actors
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// SubmitJob queues a job that survives this process: it is in the store once
+// this returns. Function and data set are named as the store knows them. A key
+// that was used before gives the same job again; the empty one is none.
+// Invalid, NotFound, Conflict (the key was used for another task), Unavailable.
+func (c *Company) SubmitJob(ctx context.Context, key string, asked *messages.TrainTask) (id string, warnings []string, err error) {
+	t, err := c.storedTask(ctx, asked)
+	if err != nil {
+		return "", nil, err
+	}
+	id = newID()
+	if key != "" {
+		var first bool
+		if id, first, err = c.catalog.Submission(ctx, submissionKey(key, asked), id); err != nil {
+			return "", nil, err
+		}
+		if !first && c.isKnown(ctx, id) {
+			return id, nil, nil
+		}
+	}
+	if err := c.jobs.create(ctx, id, t); err != nil {
+		return "", nil, err
+	}
+	c.board.Submitted(id, c.jobs.origin, t, c.rim.Now(), nil)
+	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: id, JobId: id, Task: t})
+	if err == nil {
+		err = wire.Error(reply.GetFailure())
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return id, slices.Concat(c.takeWarnings(), reply.GetWarnings()), nil
+}
+
+// submissionKey is what a key means: the same one for another task is another.
+func submissionKey(key string, asked *messages.TrainTask) string {
+	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(asked)
+	sum := sha256.Sum256(text)
+	return key + "\n" + hex.EncodeToString(sum[:])
+}
+
+// isKnown reports whether a job was put into the store: one that has a key and
+// no task was lost between the two, and is put there now.
+func (c *Company) isKnown(ctx context.Context, id string) bool {
+	_, err := c.catalog.Task(ctx, id)
+	return err == nil
+}
+
+// storedTask completes and checks a task that names what is in the store.
+func (c *Company) storedTask(ctx context.Context, asked *messages.TrainTask) (*messages.TrainTask, error) {
+	for _, name := range []string{asked.GetFunctionName(), asked.GetDataset()} {
+		if isPath(name) || strings.ContainsAny(name, `/\`) {
+			return nil, fault.New("actors.submit", fault.Invalid,
+				"%q is a path: a server takes the names of functions and data sets that it has; create it first", name)
+		}
+	}
+	t, err := task.Resolve(asked)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.findFunction(ctx, t); err != nil {
+		return nil, err
+	}
+	if err := c.findInit(ctx, t.GetOptions().GetInit()); err != nil {
+		return nil, err
+	}
+	_, err = c.findDataset(ctx, t)
+	return t, err
+}
+
+// request keeps what was asked of a job, so that whoever owns it obeys even if
+// this process dies.
+func (c *Company) request(ctx context.Context, id string, what *messages.StoredRequest) error {
+	what.TimeMs = c.rim.Now().UnixMilli()
+	doc, err := protojson.Marshal(what)
+	if err != nil {
+		return fault.New("actors.request", fault.Invalid, "job %s: %w", id, err)
+	}
+	_, err = c.catalog.AddRequest(ctx, id, doc)
+	return err
+}
+
+// StopStoredJob is StopJob, and is obeyed by the next process if this one dies.
+func (c *Company) StopStoredJob(ctx context.Context, id, reason string) error {
+	if err := c.mustRun(ctx, id); err != nil {
+		return err
+	}
+	if err := c.request(ctx, id, &messages.StoredRequest{Stop: &messages.StopJob{JobId: id, Reason: reason}}); err != nil {
+		return err
+	}
+	ended, err := c.stop(ctx, id, reason)
+	if err != nil || !ended {
+		return err
+	}
+	return c.endStopped(ctx, id, reason)
+}
+
+// ResizeJob sets the parallelism of an elastic job. NotFound; Conflict (it has
+// ended, or is static); Invalid.
+func (c *Company) ResizeJob(ctx context.Context, id string, n uint32) error {
+	if err := c.mustRun(ctx, id); err != nil {
+		return err
+	}
+	reply, err := ask[*messages.SetParallelismReply](ctx, c, c.tree.Scheduler, &messages.SetParallelism{JobId: id, Parallelism: n})
+	if err == nil {
+		err = wire.Error(reply.GetFailure())
+	}
+	if err != nil {
+		return err
+	}
+	return c.request(ctx, id, &messages.StoredRequest{Parallelism: n})
+}
+
+// ResumeStoredJob goes on with a job that has ended without success. NotFound;
+// Conflict (it runs, or has SUCCEEDED); Corrupt; Unavailable.
+func (c *Company) ResumeStoredJob(ctx context.Context, id string, n uint32) error {
+	if v, ok := c.board.Job(id); ok && v.GetResult() == nil {
+		return fault.New("actors.resume", fault.Conflict, "job %s has not ended", id)
+	}
+	stored, err := PeekJob(ctx, c.catalog, id)
+	if err != nil {
+		return err
+	}
+	if stored.State.GetResult().GetPhase() == messages.Phase_PHASE_SUCCEEDED {
+		return fault.New("actors.resume", fault.Conflict, "job %s has SUCCEEDED: there is nothing to go on with", id)
+	}
+	if n > task.MaxParallelism {
+		return fault.New("actors.resume", fault.Invalid, "parallelism %d: give 1 to %d", n, task.MaxParallelism)
+	}
+	if err := c.request(ctx, id, &messages.StoredRequest{Resume: true, Parallelism: n}); err != nil {
+		return err
+	}
+	return c.goOn(ctx, stored, n)
+}
+
+// goOn puts a stored job on the board and resumes it.
+func (c *Company) goOn(ctx context.Context, stored *StoredJob, n uint32) error {
+	t := stored.Resumed(n, c.slots)
+	c.board.Submitted(stored.ID, stored.Origin, t, c.rim.Now(), stored.State.GetHistory().GetEpochs())
+	if _, err := c.ResumeJob(ctx, stored.ID, t); err != nil {
+		c.board.Drop(stored.ID)
+		return err
+	}
+	return nil
+}
+
+// mustRun returns NotFound or Conflict unless a job has not ended.
+func (c *Company) mustRun(ctx context.Context, id string) error {
+	v, ok := c.board.Job(id)
+	if ok && v.GetResult() == nil {
+		return nil
+	}
+	if !ok {
+		if _, err := PeekJob(ctx, c.catalog, id); err != nil {
+			return err
+		}
+	}
+	return fault.New("actors.job", fault.Conflict, "job %s does not run here: it has ended, or another process runs it", id)
+}
