@@ -191,13 +191,13 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 	if err != nil {
 		return false, err
 	}
-	live := c.runs(id)
+	live, goesOn := c.runs(id)
 	counts := map[uint64]uint64{}
 	for _, end := range stored.State.GetBefore() {
 		counts[end.GetIncarnation()] = end.GetSeq()
 	}
 	for _, n := range numbers {
-		if n == live { // the Journal has it
+		if live > 0 && n == live { // the Journal has it
 			continue
 		}
 		last, limited := counts[n]
@@ -205,6 +205,9 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 			continue // it came to nothing
 		}
 		for line, err := range c.catalog.Events(ctx, id, n) {
+			if fault.KindOf(err) == fault.Corrupt {
+				continue // one line: what comes after it counts all the same
+			}
 			if err != nil {
 				return false, err
 			}
@@ -212,7 +215,7 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 			if protojson.Unmarshal(line, e) != nil || limited && e.GetSeq() > last || !from.before(n, e.GetSeq()) {
 				continue
 			}
-			if e.GetEnded() != nil && n < stored.incarnation {
+			if e.GetEnded() != nil && (goesOn || n < stored.incarnation) {
 				continue // it was resumed
 			}
 			*from = position{n, e.GetSeq()}
@@ -222,16 +225,36 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 			over = over || e.GetEnded() != nil && n > 0
 		}
 	}
-	return over && live == 0, nil
+	if live > 0 || goesOn {
+		return false, nil
+	}
+	if end := stored.end(); end != nil && !over { // it was stored, and then its process died
+		over = true
+		if from.before(end.GetJob().GetIncarnation(), end.GetSeq()) {
+			err = on(Seen{board.Cursor(end), end})
+		}
+	}
+	return over, err
+}
+
+// end is the event that a job has ended, as its state tells it; nil where it
+// has not.
+func (j *StoredJob) end() *messages.JobEvent {
+	st := j.State
+	if st.GetResult() == nil {
+		return nil
+	}
+	return &messages.JobEvent{
+		Job: st.GetJob(), Seq: st.GetEvents() + 1, TimeMs: st.GetTimeMs(),
+		What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: st.GetResult()}},
+	}
 }
 
 // runs returns the incarnation of a job that this node runs, or has run last
-// and still has the events of; 0 for none.
-func (c *Company) runs(id string) uint64 {
-	if v, ok := c.board.Job(id); ok {
-		return v.GetIncarnation()
-	}
-	return 0
+// and still has the events of, 0 for none, and whether it has still to end.
+func (c *Company) runs(id string) (incarnation uint64, goesOn bool) {
+	v, ok := c.board.Job(id)
+	return v.GetIncarnation(), ok && v.GetResult() == nil
 }
 
 // parseCursor reads <job>:<incarnation>:<seq>.
