@@ -59,7 +59,7 @@ func importTable() []rule {
 
 // testOnly are packages for tests, and for those of testOnlyUsers.
 func testOnly() []string {
-	return []string{"actors/testkit/...", "store/storetest", "plane/planetest", "functions/functionstest", "functions/fake"}
+	return []string{"actors/testkit/...", "store/storetest", "plane/planetest", "functions/functionstest", "functions/fake", "api/apitest"}
 }
 
 // testOnlyUsers may import what is testOnly though they are no tests.

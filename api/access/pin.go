@@ -1,0 +1,43 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+)
+
+// ClientTLS returns how a client talks to the server that a token is for: with
+// no other, and without files. Invalid: it is no token.
+func ClientTLS(token string) (*tls.Config, error) {
+	fingerprint, err := Fingerprint(token)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		ServerName: serverName,
+		// The chain is checked below, against the one authority that counts.
+		InsecureSkipVerify: true,
+		VerifyConnection:   func(state tls.ConnectionState) error { return verify(state, fingerprint) },
+	}, nil
+}
+
+// verify checks that a server's certificate is signed by the authority with
+// that fingerprint, which the server sends along.
+func verify(state tls.ConnectionState, fingerprint [sha256.Size]byte) error {
+	certs := state.PeerCertificates
+	if len(certs) == 0 {
+		return errors.New("the server has no certificate")
+	}
+	for _, ca := range certs[1:] {
+		if sha256.Sum256(ca.Raw) != fingerprint {
+			continue
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(ca)
+		_, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: serverName, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+		return err
+	}
+	return errors.New("the server is not the one that the token is for: check the address, or get a token of this server")
+}

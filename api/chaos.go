@@ -1,0 +1,89 @@
+package api
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// chaos is the option that breaks functions on purpose: the text that --chaos
+// takes, or an object with the same names and values.
+func chaos() optionField {
+	return optionField{
+		name: "chaos",
+		schema: schema{
+			"type": []string{"string", "object"}, "description": `what to break on purpose: "kill=0.1,seed=7" or {"kill": 0.1, "seed": 7}`,
+			"additionalProperties": schema{"type": []string{"string", "number"}},
+		},
+		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
+			plan, err := chaosText(what, raw)
+			if err != nil || plan == "" {
+				return err
+			}
+			o.Chaos, err = task.ParseChaos(plan)
+			return err
+		},
+		get: func(o *messages.TrainOptions) any { return unlessZero(chaosPlan(o.GetChaos())) },
+	}
+}
+
+// chaosText returns a plan as text, whichever way it is given.
+func chaosText(what string, raw json.RawMessage) (string, error) {
+	if raw[0] != '{' {
+		return text(what, raw)
+	}
+	members, err := object(what, raw)
+	if err != nil {
+		return "", err
+	}
+	var parts []string
+	for _, m := range members {
+		value := string(m.value)
+		if m.isNull() {
+			continue
+		}
+		if !isNumber(m.value) {
+			if value, err = text(what+"."+shown(m.name), m.value); err != nil {
+				return "", err
+			}
+		}
+		name := strings.ReplaceAll(m.name, "_", "-")
+		if strings.ContainsAny(name+value, ",=") {
+			return "", invalid("%s: %q: %q is no name with a value", what, shown(m.name), shown(value))
+		}
+		parts = append(parts, name+"="+value)
+	}
+	return strings.Join(parts, ","), nil
+}
+
+// chaosPlan is what task.ParseChaos reads as that plan; "" for none.
+func chaosPlan(plan *messages.ChaosPlan) string {
+	var parts []string
+	for _, share := range []struct {
+		name  string
+		value float64
+	}{
+		{"kill", plan.GetKill()},
+		{"hang", plan.GetHang()},
+		{"nan", plan.GetNan()},
+		{"slow", plan.GetSlow()},
+		{"freeze", plan.GetFreeze()},
+		{"corrupt", plan.GetCorrupt()},
+		{"disk-full", plan.GetDiskFull()},
+		{"crash-job", plan.GetCrashJob()},
+	} {
+		if share.value != 0 {
+			parts = append(parts, share.name+"="+strconv.FormatFloat(share.value, 'g', -1, 64))
+		}
+	}
+	if down := plan.GetStoreDownMs(); down != 0 {
+		parts = append(parts, "store-down="+strconv.FormatUint(down, 10)+"ms")
+	}
+	if plan.GetSeed() != 0 {
+		parts = append(parts, "seed="+strconv.FormatUint(plan.GetSeed(), 10))
+	}
+	return strings.Join(parts, ",")
+}

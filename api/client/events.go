@@ -1,0 +1,219 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	mathrand "math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupe-ml/troupe/api"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+const (
+	maxLine = 16 << 20         // bytes of a line of the stream
+	silence = 75 * time.Second // after which a server that sends no heartbeat is gone: five of them
+)
+
+// Events implements api.Jobs. It goes on where it was when the connection or the
+// server is lost, and gives up once the server was out of reach for
+// Config.Patience: Unavailable.
+func (c *Client) Events(ctx context.Context, job, after string, on func(api.Event) error) error {
+	s := &stream{client: c, job: job, after: after, on: on}
+	pause := firstPause
+	var lost time.Time // since when there was nothing
+	for {
+		again, progress, err := s.once(ctx)
+		if !again || ctx.Err() != nil {
+			return err
+		}
+		now := time.Now()
+		if progress {
+			lost, pause = time.Time{}, firstPause
+		}
+		if lost.IsZero() {
+			lost = now
+		}
+		if now.Sub(lost) > c.patience {
+			return err
+		}
+		if !sleep(ctx, pause/2+mathrand.N(pause)) {
+			return err
+		}
+		pause = min(2*pause, longPause)
+	}
+}
+
+// stream is a stream of events, over several connections.
+type stream struct {
+	client *Client
+	job    string
+	after  string // the last event seen
+	on     func(api.Event) error
+}
+
+// once follows one connection. It reports whether another one may give more,
+// and whether this one gave something.
+func (s *stream) once(ctx context.Context) (again, progress bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k := get("events")
+	k.header = http.Header{"Accept": {"text/event-stream"}}
+	if s.job != "" {
+		k.query = url.Values{"job": {s.job}}
+	}
+	if s.after != "" {
+		k.header.Set("Last-Event-ID", s.after)
+	}
+	response, err := s.client.try(ctx, k, nil)
+	if err != nil {
+		return fault.KindOf(err) == fault.Unavailable, false, err
+	}
+	defer response.Body.Close()
+	quiet := time.AfterFunc(silence, cancel)
+	defer quiet.Stop()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxLine)
+	var e sent
+	for lines.Scan() {
+		quiet.Reset(silence)
+		line := lines.Text()
+		if line != "" {
+			e.add(line)
+			continue
+		}
+		ended, err := s.take(e)
+		if ended || err != nil {
+			return false, true, err
+		}
+		progress = progress || e.name != ""
+		e = sent{}
+	}
+	err = lines.Err()
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return true, progress, fault.New("client.events", fault.Unavailable, "events from %s: the connection is lost: %w", s.client.base, err)
+}
+
+// take passes an event on, and reports whether it is the last.
+func (s *stream) take(e sent) (ended bool, err error) {
+	switch e.name {
+	case "":
+		return false, nil // a heartbeat
+	case "end":
+		return true, nil
+	case "error":
+		var said api.ErrorBody
+		if err := json.Unmarshal([]byte(e.data), &said); err != nil {
+			return true, fault.New("client.events", fault.Unknown, "events: %s", e.data)
+		}
+		return true, fault.New("client.events", api.KindOf(said.Code, ""), "%s", said.Error)
+	case "reset":
+		s.after = e.id
+		return false, s.on(api.Event{Cursor: e.id, Reset: true})
+	}
+	event, err := api.DecodeEvent([]byte(e.data))
+	if err != nil {
+		return true, err
+	}
+	if err := s.on(api.Event{Cursor: e.id, Event: event}); err != nil {
+		return true, err
+	}
+	s.after = e.id
+	return false, nil
+}
+
+// sent is an event on the wire.
+type sent struct{ id, name, data string }
+
+func (e *sent) add(line string) {
+	field, value, _ := strings.Cut(line, ":")
+	value = strings.TrimPrefix(value, " ")
+	switch field {
+	case "id":
+		e.id = value
+	case "event":
+		e.name = value
+	case "data":
+		e.data += value
+	}
+}
+
+// Log implements api.Jobs. A log that is followed goes on where it was when the
+// connection or the server is lost, as Events does.
+func (c *Client) Log(ctx context.Context, id string, function int, follow bool, w io.Writer) error {
+	k := get("tasks", id, "logs")
+	k.query = url.Values{}
+	if function >= 0 {
+		k.query.Set("function", strconv.Itoa(function))
+	}
+	if follow {
+		k.query.Set("follow", "1")
+	}
+	out := &resumed{w: w}
+	pause := firstPause
+	var lost time.Time
+	for {
+		before := out.total
+		again, err := c.logOnce(ctx, k, out)
+		if !again || !follow || ctx.Err() != nil {
+			return err
+		}
+		now := time.Now()
+		if out.total > before {
+			lost, pause = time.Time{}, firstPause
+		}
+		if lost.IsZero() {
+			lost = now
+		}
+		if now.Sub(lost) > c.patience || !sleep(ctx, pause/2+mathrand.N(pause)) {
+			return err
+		}
+		pause = min(2*pause, longPause)
+	}
+}
+
+// logOnce copies what one connection gives, and reports whether another one may
+// give more.
+func (c *Client) logOnce(ctx context.Context, k call, out *resumed) (again bool, err error) {
+	response, err := c.try(ctx, k, nil)
+	if err != nil {
+		return fault.KindOf(err) == fault.Unavailable, err
+	}
+	defer response.Body.Close()
+	out.skip = out.total // it begins at the beginning
+	_, err = io.Copy(out, response.Body)
+	if err == nil || out.err != nil {
+		return false, errors.Join(err, out.err)
+	}
+	return true, c.broken(k, err)
+}
+
+// resumed writes what was not written yet.
+type resumed struct {
+	w     io.Writer
+	total int64 // written
+	skip  int64 // of what comes, to be left out
+	err   error // of w
+}
+
+func (r *resumed) Write(b []byte) (int, error) {
+	n := len(b)
+	left := min(int64(n), r.skip)
+	r.skip -= left
+	wrote, err := r.w.Write(b[left:])
+	r.total += int64(wrote)
+	if err != nil {
+		r.err = err
+		return int(left) + wrote, err
+	}
+	return n, nil
+}

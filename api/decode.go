@@ -1,0 +1,180 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// maxShown is how much of a wrong value an error repeats, in bytes.
+const maxShown = 80
+
+func invalid(format string, args ...any) error {
+	return fault.New("api.request", fault.Invalid, format, args...)
+}
+
+// member is a name and a value of a JSON object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// isNull reports whether the value says nothing.
+func (m member) isNull() bool { return string(m.value) == "null" }
+
+// object reads a JSON object, in its order. A name that is given twice, bytes
+// that are no UTF-8, and anything behind the object are Invalid.
+func object(what string, body []byte) ([]member, error) {
+	if !utf8.Valid(body) {
+		return nil, invalid("%s: it is not UTF-8: send JSON", what)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, invalid("%s: it is no JSON object: send {…}", what)
+	}
+	var members []member
+	seen := map[string]bool{}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, invalid("%s: it is no JSON: %w", what, err)
+		}
+		m := member{name: name.(string)} // the decoder takes no other
+		if seen[m.name] {
+			return nil, invalid("%s: %q is given twice: give it once", what, shown(m.name))
+		}
+		seen[m.name] = true
+		if err := d.Decode(&m.value); err != nil {
+			return nil, invalid("%s: the value of %q is no JSON: %w", what, shown(m.name), cutOff(err))
+		}
+		members = append(members, m)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, invalid("%s: it is no JSON: %w", what, cutOff(err))
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, invalid("%s: there is something behind its end: send one object", what)
+	}
+	return members, nil
+}
+
+// cutOff says what an end of input means in the middle of a value.
+func cutOff(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// text reads a JSON string.
+func text(what string, raw json.RawMessage) (string, error) {
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil || raw[0] != '"' {
+		return "", invalid("%s %s: give text, in quotes", what, shown(string(raw)))
+	}
+	return s, nil
+}
+
+// truth reads true or false.
+func truth(what string, raw json.RawMessage) (bool, error) {
+	switch string(raw) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, invalid("%s %s: give true or false", what, shown(string(raw)))
+}
+
+// real reads a finite number.
+func real(what string, raw json.RawMessage) (float64, error) {
+	x, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || !isNumber(raw) || math.IsInf(x, 0) {
+		return 0, invalid("%s %s: give a number", what, shown(string(raw)))
+	}
+	return x, nil
+}
+
+// signed reads a whole number in [lo, hi], whose fraction may be spelt out as 0.
+func signed(what string, raw json.RawMessage, lo, hi int64) (int64, error) {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		x, wrong := real(what, raw)
+		if wrong != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
+			return 0, invalid("%s %s: give a whole number from %d to %d", what, shown(string(raw)), lo, hi)
+		}
+		n = int64(x)
+	}
+	if n < lo || n > hi {
+		return 0, invalid("%s %d: give a whole number from %d to %d", what, n, lo, hi)
+	}
+	return n, nil
+}
+
+// unsigned reads a whole number of 64 bits.
+func unsigned(what string, raw json.RawMessage) (uint64, error) {
+	n, err := strconv.ParseUint(string(raw), 10, 64)
+	if err != nil {
+		whole, err := signed(what, raw, 0, math.MaxInt64)
+		if err != nil {
+			return 0, invalid("%s %s: give a whole number from 0 to %d", what, shown(string(raw)), uint64(math.MaxUint64))
+		}
+		n = uint64(whole)
+	}
+	return n, nil
+}
+
+// isNumber reports whether a JSON value is one; ParseFloat takes more.
+func isNumber(raw json.RawMessage) bool {
+	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
+}
+
+// shown is a value as an error repeats it.
+func shown(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	cut := maxShown
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+// unknown is the error about a field that there is not, with the nearest one
+// that there is.
+func unknown(what, name string, known []string) error {
+	best, least := "", 1<<30
+	for _, k := range known {
+		if d := distance(shown(name), k); d < least {
+			best, least = k, d
+		}
+	}
+	return invalid("%s: there is no field %q: did you mean %q?", what, shown(name), best)
+}
+
+// distance is how many bytes must be changed, added or removed to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

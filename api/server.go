@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+
+	"github.com/troupe-ml/troupe/api/access"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// Deps is what a Server stands on. Metrics may be nil.
+type Deps struct {
+	Company Company
+	Log     *zap.Logger
+	Metrics Metrics
+	Version string // of troupe
+	// Spool is a folder for what is being uploaded: the server's alone, which
+	// makes it, and empties it when it starts.
+	Spool string
+}
+
+// Metrics counts requests and shows what was counted.
+type Metrics interface {
+	http.Handler
+	// Request says that one was answered; route is its pattern.
+	Request(route, method string, status int, took time.Duration)
+}
+
+// Server serves a company over HTTP until Close.
+type Server struct {
+	company Company
+	config  config.API
+	log     *zap.Logger
+	metrics Metrics
+	version string
+	spool   string
+	openapi []byte
+
+	gate   *access.Gate
+	tokens *access.Tokens // nil on loopback
+	mux    *http.ServeMux
+
+	streams chan struct{} // a place for each that is followed
+	uploads chan struct{} // and each that is received
+
+	http     *http.Server
+	listener net.Listener
+	first    bool
+	ctx      context.Context // ends what is followed
+	cancel   context.CancelFunc
+	served   chan struct{} // closed when no connection is accepted any more
+	close    sync.Once
+}
+
+// Start listens and serves. Invalid: the configuration, or a port that is none;
+// Conflict: somebody else listens there; Corrupt: certificates; Unavailable.
+func Start(c config.API, deps Deps) (_ *Server, err error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		company: deps.Company, config: c, log: deps.Log, metrics: deps.Metrics, version: deps.Version, spool: deps.Spool,
+		streams: make(chan struct{}, c.MaxStreams), uploads: make(chan struct{}, c.MaxUploads), served: make(chan struct{}),
+	}
+	s.openapi = description(routes(), s.version)
+	if err := emptySpool(s.spool); err != nil {
+		return nil, err
+	}
+	s.http = &http.Server{
+		Handler: s, ReadHeaderTimeout: c.Patience, IdleTimeout: c.Idle, MaxHeaderBytes: 64 << 10,
+		ErrorLog: zap.NewStdLog(deps.Log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))), // what clients get wrong is theirs
+		Protocols: func() *http.Protocols {
+			p := &http.Protocols{}
+			p.SetHTTP1(true)
+			return p
+		}(),
+	}
+	if !access.Loopback(c.Listen) {
+		setup, err := access.Open(c.TLSDir, c.Hosts)
+		if err != nil {
+			return nil, err
+		}
+		s.http.TLSConfig, s.tokens, s.first = setup.TLS, setup.Tokens, setup.First
+	}
+	s.gate = access.NewGate(s.tokens)
+	s.mux = s.newMux()
+	if s.listener, err = listen(c.Listen); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	go s.serve()
+	return s, nil
+}
+
+func listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	if inUse(err) {
+		return nil, fault.New("api.listen", fault.Conflict, "listen on %s: another process does: end it, or give another --listen", address)
+	}
+	return nil, fault.New("api.listen", fault.Invalid, "listen on %s: %w", address, err)
+}
+
+func (s *Server) serve() {
+	defer close(s.served)
+	l := netutil.LimitListener(s.listener, s.config.MaxConnections)
+	var err error
+	if s.http.TLSConfig != nil {
+		err = s.http.ServeTLS(l, "", "")
+	} else {
+		err = s.http.Serve(l)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		s.log.Error("the API no longer accepts connections", zap.Error(err))
+	}
+}
+
+// URL is where clients of this machine find the server.
+func (s *Server) URL() string {
+	address := s.listener.Addr().(*net.TCPAddr)
+	host := address.IP.String()
+	if address.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	scheme := "http"
+	if s.tokens != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, portOf(address))
+}
+
+// FirstStart reports whether this start has made certificates and tokens, which
+// lie in the TLS folder.
+func (s *Server) FirstStart() bool { return s.first }
+
+// Close accepts no more requests, ends what is followed, waits for the other
+// requests until ctx ends, and then cuts them off. A second call does nothing.
+func (s *Server) Close(ctx context.Context) error {
+	s.close.Do(func() {
+		s.cancel()
+		if err := s.http.Shutdown(ctx); err != nil {
+			s.log.Warn("requests are cut off", zap.Error(err))
+			_ = s.http.Close()
+		}
+		<-s.served
+	})
+	return nil
+}
+
+// emptySpool makes the folder, and removes what a process that was killed left.
+func emptySpool(dir string) error {
+	const op = "api.spool"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fault.New(op, fault.Unavailable, "make a folder for uploads: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, spoolPattern))
+	if err != nil {
+		return fault.New(op, fault.Invalid, "folder for uploads %q: %w", dir, err)
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return fault.New(op, fault.Unavailable, "remove what is left of an upload: %w", err)
+		}
+	}
+	return nil
+}

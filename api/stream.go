@@ -1,0 +1,231 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// follow takes a place among those who follow, and returns a context that ends
+// with the request or the server.
+func (s *Server) follow(r *http.Request) (context.Context, func(), error) {
+	select {
+	case s.streams <- struct{}{}:
+	default:
+		return nil, nil, busy("%d clients follow events and logs already: end some, or try again later", cap(s.streams))
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		<-s.streams
+	}, nil
+}
+
+// events sends server-sent events:
+//
+//	id: <cursor>            event: <what happened>   data: <the event>
+//	id: <cursor>            event: reset             data: {}       events before this are gone
+//	                        event: end               data: {}       the job has ended, there is no more
+//	                        event: error             data: {"error": …, "code": …}
+func (s *Server) events(w *response, r *http.Request) error {
+	query := r.URL.Query()
+	job, after := query.Get("job"), r.Header.Get("Last-Event-ID")
+	if after == "" {
+		after = query.Get("after")
+	}
+	if err := checkCursor(job, after); err != nil {
+		return err
+	}
+	if job != "" {
+		if err := checkJob(job); err != nil {
+			return err
+		}
+		if _, err := s.company.Job(r.Context(), job); err != nil { // while there still can be a status
+			return err
+		}
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	ctx, done, err := s.follow(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	w.WriteHeader(http.StatusOK)
+	out := &eventWriter{w: w}
+	if err := out.send("retry: 1000\n\n"); err != nil {
+		return nil // nobody is there
+	}
+	alive := sync.WaitGroup{}
+	beating, stop := context.WithCancel(ctx)
+	alive.Go(func() { out.beat(beating, s.config.Heartbeat) })
+	err = s.company.Events(ctx, job, after, func(e Event) error { return out.event(e) })
+	stop()
+	alive.Wait()
+	switch {
+	case ctx.Err() != nil || out.failed():
+	case err != nil:
+		_ = out.send(eventText("", "error", errorJSON(err)))
+	case job != "":
+		_ = out.send(eventText("", "end", []byte("{}")))
+	}
+	return nil
+}
+
+// eventWriter writes events and heartbeats, each whole.
+type eventWriter struct {
+	mu  sync.Mutex // guards w, err
+	w   *response
+	err error // of the first write that failed
+}
+
+func (o *eventWriter) event(e Event) error {
+	switch {
+	case e.Reset:
+		return o.send(eventText(e.Cursor, "reset", []byte("{}")))
+	case eventName(e.Event) == "":
+		return nil // of a later version
+	}
+	return o.send(eventText(e.Cursor, eventName(e.Event), encodeEvent(e.Event)))
+}
+
+func (o *eventWriter) send(text string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		_, o.err = io.WriteString(o.w, text)
+	}
+	if o.err == nil {
+		o.err = o.w.flush()
+	}
+	return o.err
+}
+
+func (o *eventWriter) failed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err != nil
+}
+
+// beat sends comments until ctx ends, so that both ends know of each other.
+func (o *eventWriter) beat(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_ = o.send(": alive\n\n")
+		}
+	}
+}
+
+func eventText(id, name string, data []byte) string {
+	var b strings.Builder
+	if id != "" {
+		fmt.Fprintf(&b, "id: %s\n", id)
+	}
+	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", name, data)
+	return b.String()
+}
+
+// checkCursor refuses what is no cursor, or that of another job.
+func checkCursor(job, cursor string) error {
+	if cursor == "" {
+		return nil
+	}
+	id, place, ok := strings.Cut(cursor, ":")
+	incarnation, seq, ok2 := strings.Cut(place, ":")
+	_, err1 := strconv.ParseUint(incarnation, 10, 64)
+	_, err2 := strconv.ParseUint(seq, 10, 64)
+	if !ok || !ok2 || err1 != nil || err2 != nil || checkJob(id) != nil {
+		return invalid("event id %q: give one as the stream has it, <job>:<incarnation>:<seq>, or none", shown(cursor))
+	}
+	if job != "" && id != job {
+		return invalid("event id %q is not of job %q: give one of that job, or none", shown(cursor), shown(job))
+	}
+	return nil
+}
+
+func (s *Server) logs(w *response, r *http.Request) error {
+	id, err := job(r)
+	if err != nil {
+		return err
+	}
+	function, follow, err := logQuery(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	ctx := r.Context()
+	if follow && r.Method != http.MethodHead {
+		if _, err := s.company.Job(ctx, id); err != nil { // while there still can be a status
+			return err
+		}
+		var done func()
+		if ctx, done, err = s.follow(r); err != nil {
+			return err
+		}
+		defer done()
+		if err := w.flush(); err != nil {
+			return nil // nobody is there
+		}
+		w.status = http.StatusOK
+	}
+	if err := s.company.Log(ctx, id, function, follow && r.Method != http.MethodHead, flushing{w}); err != nil {
+		if s.ctx.Err() != nil {
+			w.cut() // so that the client knows that there may be more
+		}
+		return err
+	}
+	if !w.began() {
+		w.WriteHeader(http.StatusOK)
+	}
+	return nil
+}
+
+func logQuery(r *http.Request) (function int, follow bool, err error) {
+	query := r.URL.Query()
+	function = -1
+	if text := query.Get("function"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return 0, false, invalid("function %q: give the number of one, from 0", shown(text))
+		}
+		function = int(n)
+	}
+	switch text := query.Get("follow"); text {
+	case "", "0", "false":
+		return function, false, nil
+	case "1", "true":
+		return function, true, nil
+	default:
+		return 0, false, invalid("follow %q: give 0 or 1", shown(text))
+	}
+}
+
+// flushing sends each line as it comes.
+type flushing struct{ w *response }
+
+func (f flushing) Write(b []byte) (int, error) {
+	n, err := f.w.Write(b)
+	if err == nil {
+		err = f.w.flush()
+	}
+	if err != nil {
+		return n, fault.New("api.logs", fault.Unavailable, "the client takes nothing: %w", err)
+	}
+	return n, nil
+}
