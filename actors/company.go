@@ -31,6 +31,7 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/claim"
 	"github.com/troupe-ml/troupe/store/dataset"
 	"github.com/troupe-ml/troupe/store/function"
 	"github.com/troupe-ml/troupe/store/job"
@@ -53,33 +54,35 @@ type Config struct {
 	Node      config.Node       // see config.DefaultNode
 	Functions []native.Function // the user's own, beside the built-in ones
 	Server    bool              // jobs survive this process: it goes on with those that the last one left
+	Address   string            // where a server can be reached, for people
 	Lines     func(python.Line) // gets each line that programs print; nil: the store alone does
 }
 
 // Company is the running actors of one node. It is safe for concurrent use.
 type Company struct {
-	log      *zap.Logger
-	system   *actor.ActorSystem
-	rim      *actorkit.SystemRim
-	tree     *Tree
-	native   *native.Runtime
-	natives  functions.Runtime // runs what native has, here or in other processes
-	programs *programs
-	logs     *jobLogs
-	runner   *host.Local
-	store    store.Store
-	datasets *dataset.Catalog
-	models   *results
-	jobs     *Jobs
-	catalog  *job.Catalog
-	board    *board.Board
-	events   *eventLog
-	slots    int
-	adopting sync.WaitGroup
-	closers  []func() error  // in the order of opening
-	ctx      context.Context // ends with the company; its cause is why
-	end      context.CancelCauseFunc
-	close    func() error
+	log        *zap.Logger
+	system     *actor.ActorSystem
+	rim        *actorkit.SystemRim
+	tree       *Tree
+	native     *native.Runtime
+	natives    functions.Runtime // runs what native has, here or in other processes
+	programs   *programs
+	logs       *jobLogs
+	runner     *host.Local
+	store      store.Store
+	datasets   *dataset.Catalog
+	models     *results
+	jobs       *Jobs
+	catalog    *job.Catalog
+	board      *board.Board
+	events     *eventLog
+	slots      int
+	background sync.WaitGroup  // what runs beside the actors
+	term       uint64          // of this server's lead of its store; 0: none
+	closers    []func() error  // in the order of opening
+	ctx        context.Context // ends with the company; its cause is why
+	end        context.CancelCauseFunc
+	close      func() error
 
 	mu       sync.Mutex // guards the rest
 	warnings []string   // that nobody has been given yet
@@ -109,6 +112,8 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
 		if err != nil {
+			c.end(err)
+			c.background.Wait()
 			_ = c.release()
 		}
 	}()
@@ -149,13 +154,18 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.catalog, c.slots, c.board = job.New(bucket), cfg.Node.Slots, board.New(c.rim.Now)
 	c.events = newEventLog(c.catalog, cfg.Log)
 	c.closers = append(c.closers, c.events.close)
+	if cfg.Server {
+		if err := c.lead(context.Background(), claim.New(bucket), claim.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid(), Address: cfg.Address}); err != nil {
+			return nil, err
+		}
+	}
 	c.jobs = NewJobs(c.catalog, job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, origin, func() int64 { return c.rim.Now().UnixMilli() })
 	c.closers = append(c.closers, c.jobs.release)
 	if err := c.spawn(cfg, policy, scratch, boot); err != nil {
 		return nil, err
 	}
 	if cfg.Server {
-		c.adopting.Go(func() { c.adopt(c.ctx) })
+		c.background.Go(func() { c.adopt(c.ctx) })
 	}
 	return c, nil
 }
@@ -191,7 +201,7 @@ func (c *Company) Close() error { return c.close() }
 
 func (c *Company) shutdown() error {
 	c.end(errClosed)
-	c.adopting.Wait()
+	c.background.Wait()
 	for _, pid := range []*actor.PID{c.tree.ParameterServer, c.tree.Scheduler, c.tree.Host, c.tree.Journal} {
 		_ = c.system.Root.StopFuture(pid).Wait() // bounded; what does not stop has nothing left to hold
 	}

@@ -42,7 +42,9 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 	if err := c.probeStore(ctx); err != nil {
 		return Submission{}, err
 	}
-	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: newID(), Task: submitted})
+	id := newID()
+	c.board.Submitted(id, c.jobs.origin, submitted, c.rim.Now(), nil)
+	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: id, JobId: id, Task: submitted})
 	if err != nil {
 		return Submission{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -14,10 +13,6 @@ import (
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/job"
 )
-
-// ownerSilence is for how long an owner that gives no sign of life is waited
-// for: one that lives gives several in that time.
-const ownerSilence = 10 * time.Second
 
 // lastJob is what people call the newest job of this store that run began.
 const lastJob = "last"
@@ -116,27 +111,9 @@ func (c *Company) findAgain(ctx context.Context, t *messages.TrainTask) error {
 
 // own makes this node the owner of a job, as soon as nobody else is.
 func (c *Company) own(ctx context.Context, id string) (*OwnedJob, error) {
-	var seen job.Sighting
-	var since time.Time
-	for {
-		var stale job.Sighting
-		if !since.IsZero() && c.rim.Now().Sub(since) >= ownerSilence {
-			stale = seen
-		}
-		owned, now, err := c.jobs.claimFor(ctx, id, stale)
-		switch {
-		case fault.KindOf(err) != fault.Conflict || now == job.Sighting{}:
-			return owned, err
-		case since.IsZero():
-			seen, since = now, c.rim.Now()
-			c.warn(fmt.Sprintf("job %s: waiting up to %v to see whether its owner, %s (pid %d), lives", id, ownerSilence, seen.Owner.Node, seen.Owner.PID))
-		case now != seen:
-			return nil, err // it does
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fault.New("actors.resume", fault.Unavailable, "job %s: %w", id, context.Cause(ctx))
-		case <-time.After(askAgain):
-		}
-	}
+	return onceGone(ctx, c, func(stale job.Sighting) (*OwnedJob, job.Sighting, error) {
+		return c.jobs.claimFor(ctx, id, stale)
+	}, func(seen job.Sighting) {
+		c.warn(fmt.Sprintf("job %s: waiting up to %v to see whether its owner, %s (pid %d), lives", id, ownerSilence, seen.Owner.Node, seen.Owner.PID))
+	})
 }

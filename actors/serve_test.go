@@ -184,3 +184,27 @@ func TestAllEventsGoOn(t *testing.T) {
 	require.True(t, strings.HasPrefix(got[0].Cursor, id+":1:"))
 	require.Nil(t, follow("nobody:1:7", 1)[0].Event, "it is told that some are gone")
 }
+
+// A store has one server; what run does beside it is left alone.
+func TestAStoreHasOneServer(t *testing.T) {
+	url := "file://" + t.TempDir()
+	c := serve(t, url, 1)
+	node := config.DefaultNode()
+	node.Store, node.Slots = url, 1
+	_, err := actors.Start(actors.Config{Log: zap.NewNop(), Node: node, Server: true})
+	require.Equal(t, fault.Conflict, fault.KindOf(err))
+	require.Contains(t, err.Error(), "pid")
+
+	beside, err := actors.Start(actors.Config{Log: zap.NewNop(), Node: node})
+	require.NoError(t, err)
+	own, err := beside.StartJob(t.Context(), digits(10_000))
+	require.NoError(t, err)
+	await(t, beside, own.ID, "", func(e *messages.JobEvent) bool { return e.GetRoundMerged() != nil })
+	require.NoError(t, c.Close())
+	c = serve(t, url, 1)
+	defer func() { require.NoError(t, c.Close()) }()
+	jobs, err := c.RunningJobs(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, jobs)
+	require.NoError(t, beside.Close())
+}

@@ -1,0 +1,96 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store/claim"
+)
+
+// leadBeat is how often a server says that it lives.
+const leadBeat = 2 * time.Second
+
+// ownerSilence is for how long an owner that gives no sign of life is waited
+// for: one that lives gives several in that time.
+const ownerSilence = 10 * time.Second
+
+// onceGone takes what may have another owner. One that gives no sign of life for
+// ownerSilence counts as gone; waits is told of it once. Conflict: it lives.
+func onceGone[Claimed any, Sighting comparable](
+	ctx context.Context, c *Company, take func(stale Sighting) (Claimed, Sighting, error), waits func(Sighting),
+) (Claimed, error) {
+	var seen, none Sighting
+	var since time.Time
+	for {
+		stale := none
+		if !since.IsZero() && c.rim.Now().Sub(since) >= ownerSilence {
+			stale = seen
+		}
+		claimed, now, err := take(stale)
+		switch {
+		case fault.KindOf(err) != fault.Conflict || now == none:
+			return claimed, err
+		case since.IsZero():
+			seen, since = now, c.rim.Now()
+			waits(seen)
+		case now != seen:
+			return claimed, err
+		}
+		select {
+		case <-ctx.Done():
+			return claimed, fault.New("actors.own", fault.Unavailable, "%w", context.Cause(ctx))
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// lead makes this server the only one of its store, as soon as no other is, and
+// keeps it that. Conflict: another server is, naming it.
+func (c *Company) lead(ctx context.Context, register *claim.Register, owner claim.Owner) error {
+	own, err := onceGone(ctx, c, func(stale claim.Sighting) (*claim.Claim, claim.Sighting, error) {
+		return register.Lead(ctx, owner, stale)
+	}, func(seen claim.Sighting) {
+		c.warn(fmt.Sprintf("waiting up to %v to see whether the store's last server, %s, lives", ownerSilence, seen.Who()))
+	})
+	if err != nil {
+		return err
+	}
+	c.term = own.Number()
+	c.closers = append(c.closers, own.Release)
+	c.background.Go(func() { c.beat(own) })
+	return nil
+}
+
+// beat ends the company once another server has taken the store over.
+func (c *Company) beat(own *claim.Claim) {
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-time.After(leadBeat):
+		}
+		switch err := own.Beat(c.ctx); {
+		case fault.KindOf(err) == fault.Conflict:
+			c.end(fault.New("actors.lead", fault.Conflict, "this server gave no sign of life for too long: %w", err))
+			return
+		case err != nil && c.ctx.Err() == nil:
+			c.log.Warn("the store does not take this server's sign of life", zap.Error(err))
+		}
+	}
+}
+
+// Done is closed once the company has ended, by Close or by itself; Err then
+// says why.
+func (c *Company) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Err says why the company has ended by itself, nil where it has not.
+func (c *Company) Err() error {
+	if err := context.Cause(c.ctx); err != error(errClosed) {
+		return err
+	}
+	return nil
+}
