@@ -65,7 +65,9 @@ func TestTroubleLeavesNoTraceInTheModel(t *testing.T) {
 func (s *scene) trouble(task *messages.TrainTask) {
 	draw := s.Sim.Rand()
 	s.Sim.Faults = testkit.Faults{Drop: 0.05, Duplicate: 0.05, Delay: 0.1, MaxDelay: 3 * time.Second}
-	task.Options.Chaos = &messages.ChaosPlan{Kill: 0.1, Hang: 0.02, Nan: 0.1, Slow: 0.2, Seed: draw.Uint64()}
+	task.Options.Chaos = &messages.ChaosPlan{
+		Kill: 0.1, Hang: 0.02, Nan: 0.1, Slow: 0.2, Freeze: 0.02, Corrupt: 0.1, DiskFull: 0.1, Seed: draw.Uint64(),
+	}
 	s.crash(draw.IntN(3), 20*time.Second, func() []*actor.PID { return []*actor.PID{s.Tree.Host} })
 	s.crash(draw.IntN(4), 10*time.Second, s.Invokers)
 	s.crash(draw.IntN(3), 10*time.Second, s.Jobs)

@@ -141,6 +141,19 @@ func TestChildrenStayWarm(t *testing.T) {
 	require.True(t, gone(one))
 }
 
+// What a function that raised has left behind is of no concern to the next try.
+func TestAChildThatRaisedIsReplaced(t *testing.T) {
+	r := open(t, isolate.Config{})
+	pid := r.pid(t, 0)
+	inv := asking("raises", 0)
+	_, err := r.Run(t.Context(), inv)
+	require.Equal(t, fault.Invalid, fault.KindOf(err), "it answers no points: a request that cannot work leaves the child alone")
+	require.Equal(t, pid, r.pid(t, 0))
+	_, err = r.Run(t.Context(), asking("fails", 0))
+	require.Equal(t, fault.UserCode, fault.KindOf(err), err)
+	require.NotEqual(t, pid, r.pid(t, 0))
+}
+
 func TestAnIdleChildEnds(t *testing.T) {
 	r := open(t, isolate.Config{IdleTimeout: time.Millisecond})
 	pid := r.pid(t, 0)
@@ -279,7 +292,7 @@ func TestChildrenDieWithTheirHost(t *testing.T) {
 }
 
 // childrenOf returns the processes whose parent is pid.
-func childrenOf(t *testing.T, pid int) (pids []int) {
+func childrenOf(t testing.TB, pid int) (pids []int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)

@@ -77,6 +77,7 @@ func known() []native.Function {
 	return []native.Function{
 		raises(),
 		does("well", func() {}),
+		does("fails", func() { panic("no") }),
 		does("exits", func() { os.Exit(3) }),
 		does("panics", func() {
 			done := make(chan bool)

@@ -2,17 +2,33 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/examples/gofunction"
 )
 
+// TestMain lets this binary be a process of -isolate, as main does.
+func TestMain(m *testing.M) {
+	actors.Isolated(gofunction.Centroids())
+	os.Exit(m.Run())
+}
+
 func TestTheDemoTrains(t *testing.T) {
+	for name, isolate := range map[string]bool{"in this process": false, "in processes of their own": true} {
+		t.Run(name, func(t *testing.T) { trains(t, isolate) })
+	}
+}
+
+func trains(t *testing.T, isolate bool) {
+	t.Helper()
 	node := config.DefaultNode()
-	node.Store = "mem://"
+	node.Store, node.Isolate = "mem://", isolate
 	var out strings.Builder
 	require.NoError(t, run(t.Context(), node, &out))
 	lines := strings.Split(out.String(), "\n")
