@@ -89,19 +89,26 @@ func known() []native.Function {
 		does("overflows", func() { debug.SetMaxStack(1 << 20); fmt.Println(overflow(0)) }),
 		does("hoards", func() {
 			var all [][]byte
-			for {
+			for len(all) < 1<<20 {
 				all = append(all, []byte(strings.Repeat("x", 16<<20)))
 			}
+			fmt.Println(len(all))
 		}),
 		does("spins", func() {
 			fmt.Println("spinning")
-			for { // heeds nothing
+			for n := 0; n >= 0; { // heeds nothing
+				n = (n + 1) % 7
 			}
 		}),
 	}
 }
 
-func overflow(n int) int { return overflow(n+1) + 1 }
+func overflow(n int) int {
+	if n < 0 {
+		return n
+	}
+	return overflow(n+1) + 1
+}
 
 // does is a function that does something when it is asked.
 func does(name string, what func()) native.Function {
