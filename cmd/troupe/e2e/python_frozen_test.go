@@ -74,5 +74,5 @@ func TestE2EPythonHangingWorkerIsCut(t *testing.T) {
 	r := h.run(t, probe(t, "train-sleeps", "--arg", "function=1", "--arg", "mark="+mark, "--arg", "once="+mark+"-", "--no-backup")...)
 	require.Equal(t, 1, r.Retries)
 	require.Less(t, r.WallS, 60.0)
-	require.Regexp(t, `File "probe\.py", line \d+ in sleeps`, h.log(t, r))
+	require.Regexp(t, `probe\.py", line \d+ in sleeps`, h.log(t, r))
 }
