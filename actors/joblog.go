@@ -12,16 +12,19 @@ import (
 	"sync"
 
 	"github.com/troupe-ml/troupe/functions/python"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
 )
 
 const (
-	logSegment = 256 << 10 // bytes of an object of a log
-	logLimit   = 4 << 20   // bytes kept of what one function of a job prints
+	logSegment  = 256 << 10 // bytes of an object of a log
+	logLimit    = 4 << 20   // bytes kept of what one function of a job prints in one process
+	maxSegments = 10_000    // that other processes may have stored
 )
 
 // jobLogs keeps what functions print in the store, in segments
 // jobs/<id>/logs/<function>-<k>.txt, up to a limit for each function of a job.
+// Those that an earlier process stored stay: k goes on behind them.
 type jobLogs struct {
 	store store.Store
 	also  func(python.Line) // gets each line too; nil: nobody
@@ -106,14 +109,20 @@ func (l *jobLogs) putLocked(name logName, log *jobLog) error {
 	if name.function < 0 {
 		function = "program"
 	}
-	key := fmt.Sprintf("jobs/%s/logs/%s-%d.txt", name.job, function, log.segments)
-	err := l.store.Put(context.Background(), key, func(w io.Writer) error {
-		_, err := w.Write(log.text.Bytes())
+	for tries := 0; ; tries++ {
+		key := fmt.Sprintf("jobs/%s/logs/%s-%d.txt", name.job, function, log.segments)
+		err := l.store.PutIfAbsent(context.Background(), key, func(w io.Writer) error {
+			_, err := w.Write(log.text.Bytes())
+			return err
+		})
+		if fault.KindOf(err) == fault.Conflict && tries < maxSegments { // an earlier process's
+			log.segments++
+			continue
+		}
+		if err == nil {
+			log.segments++
+			log.text.Reset()
+		}
 		return err
-	})
-	if err == nil {
-		log.segments++
-		log.text.Reset()
 	}
-	return err
 }

@@ -120,10 +120,12 @@ type result struct {
 	Accuracy       float64 `json:"accuracy"`
 	ValidationLoss float64 `json:"validation_loss"`
 	Epochs         []struct {
-		Epoch   int `json:"epoch"`
-		Samples int `json:"samples"`
-		Dropped int `json:"dropped_samples"`
-		Rounds  int `json:"rounds"`
+		TrainLoss   float64 `json:"train_loss"`
+		Parallelism int     `json:"parallelism"`
+		Epoch       int     `json:"epoch"`
+		Samples     int     `json:"samples"`
+		Dropped     int     `json:"dropped_samples"`
+		Rounds      int     `json:"rounds"`
 
 		Accuracy *float64 `json:"accuracy"`
 	} `json:"epochs"`
