@@ -62,7 +62,7 @@ func New(s store.Store) *Catalog {
 // slash or ends in .csv, .csv.gz or .npz.
 //
 // A path is imported into the store, all or nothing; the same content again
-// does nothing. Where it has no test part one is split off as opts say.
+// makes it the latest of its name, and does nothing else. Where it has no test part one is split off as opts say.
 //   - CSV, gzipped or not: the last column or opts.Label is y, the others are x
 //     (float32); y is int64 when all labels are whole numbers, else float32.
 //   - .npz: the arrays x_train and y_train, and x_test and y_test.
@@ -94,7 +94,7 @@ func (c *Catalog) Open(ctx context.Context, name string, opts Options) (Info, er
 	case isPath(name):
 		return c.importFile(ctx, name, opts)
 	}
-	return c.latest(ctx, name)
+	return c.Latest(ctx, name)
 }
 
 // Get finds a data set by its name and digest. NotFound, Corrupt, Unavailable.
@@ -133,11 +133,23 @@ func (c *Catalog) importFile(ctx context.Context, path string, opts Options) (In
 	if err != nil {
 		return Info{}, err
 	}
+	// What is imported last is what the name means, and is too young for
+	// package gc, even if it was there before another.
+	if latest, err := c.Latest(ctx, m.Name); err != nil || latest.Digest != m.Digest {
+		err := m.put(ctx, c.store)
+		if err == nil && !complete(ctx, c.store, m) { // which took it for garbage just then
+			err = loaded.put(ctx, c.store, m)
+		}
+		if err != nil {
+			return Info{}, fault.New(importOp, fault.KindOf(err), "store data set %q: %w", m.Name, err)
+		}
+	}
 	return m.info(), nil
 }
 
-// latest returns the data set of that name whose manifest is the newest.
-func (c *Catalog) latest(ctx context.Context, name string) (Info, error) {
+// Latest returns the data set of that name that was imported last. NotFound;
+// Invalid: the name; Corrupt; Unavailable.
+func (c *Catalog) Latest(ctx context.Context, name string) (Info, error) {
 	const op = "dataset.open"
 	prefix := path.Join(folder, name) + "/"
 	if store.CheckKey(path.Join(folder, name)) != nil || strings.Contains(name, "/") {

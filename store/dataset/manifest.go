@@ -108,6 +108,10 @@ func (c *contents) put(ctx context.Context, s store.Store, m *manifest) error {
 			return err
 		}
 	}
+	return m.put(ctx, s)
+}
+
+func (m *manifest) put(ctx context.Context, s store.Store) error {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err

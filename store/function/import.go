@@ -70,6 +70,22 @@ func (c *Catalog) save(ctx context.Context, p *program) error {
 }
 
 func (c *Catalog) put(ctx context.Context, p *program, there bool) error {
+	if err := c.putFiles(ctx, p, there); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(p.info, "", "  ")
+	if err != nil {
+		return err
+	}
+	err = c.store.Put(ctx, manifestKey(p.info.Name, p.info.Version), bytesOf(append(b, '\n')))
+	if err != nil || !there {
+		return err
+	}
+	return c.putFiles(ctx, p, there) // what package gc took for garbage until the manifest was written
+}
+
+// putFiles writes the files; where some are there, those that are not whole.
+func (c *Catalog) putFiles(ctx context.Context, p *program, there bool) error {
 	for i, f := range p.info.Files {
 		if there {
 			if _, err := c.readFile(ctx, &p.info, f); err == nil {
@@ -80,11 +96,7 @@ func (c *Catalog) put(ctx context.Context, p *program, there bool) error {
 			return err
 		}
 	}
-	b, err := json.MarshalIndent(p.info, "", "  ")
-	if err != nil {
-		return err
-	}
-	return c.store.Put(ctx, manifestKey(p.info.Name, p.info.Version), bytesOf(append(b, '\n')))
+	return nil
 }
 
 // discard removes what a failed save left. One that another process completed

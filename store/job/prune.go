@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/troupe-ml/troupe/internal/failpoint"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/claim"
 )
 
@@ -106,36 +108,83 @@ func (c *Claim) pruneOwn(ctx context.Context, keep map[string]bool) {
 	}
 }
 
-// pruneBelow removes what the incarnations below n left, but for their claims,
-// which keep the numbers taken, and their events, which are history.
+// pruneBelow removes what the incarnations below n left.
 func (c *Catalog) pruneBelow(ctx context.Context, id string, n uint64) error {
-	numbers, err := c.incarnations(ctx, id)
+	objects, err := c.below(ctx, id, n)
 	if err != nil {
 		return err
 	}
+	for _, o := range objects {
+		if err := c.remove(ctx, o.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below returns what the incarnations below n left, but for their claims, which
+// keep the numbers taken, and their events, which are history: in the order in
+// which it may go.
+func (c *Catalog) below(ctx context.Context, id string, n uint64) ([]store.Object, error) {
+	numbers, err := c.incarnations(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var objects []store.Object
 	for _, lower := range numbers {
 		if lower >= n {
 			break
 		}
-		var keys []string
+		var states, rest []store.Object
 		for o, err := range c.store.List(ctx, key(id, lower, "")) {
 			if err != nil {
-				return err
+				return nil, err
 			}
 			switch name := path.Base(o.Key); {
 			case name == stateName, name == previousName:
-				keys = append([]string{o.Key}, keys...) // first: no state shall name what is gone
+				states = append(states, o)
 			case claim.IsLeftover(name), strings.HasSuffix(name, fileExt):
-				keys = append(keys, o.Key)
+				rest = append(rest, o)
 			}
 		}
-		for _, k := range keys {
-			if err := c.remove(ctx, k); err != nil {
-				return err
+		objects = slices.Concat(objects, states, rest) // no state shall name what is gone
+	}
+	return objects, nil
+}
+
+// Leftovers returns what incarnations of a job left that nobody needs, as a
+// higher one has two whole states: in the order in which it may go. Its owner
+// has removed it, but for what a lower one wrote after that.
+func (c *Catalog) Leftovers(ctx context.Context, id string) ([]store.Object, error) {
+	const op = "job.leftovers"
+	if err := checkID(op, id); err != nil {
+		return nil, err
+	}
+	wrap := func(err error) error { return fault.New(op, fault.KindOf(err), "leftovers of job %s: %w", id, err) }
+	numbers, err := c.incarnations(ctx, id)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	for _, n := range slices.Backward(numbers) {
+		whole := 0
+		for _, name := range []string{stateName, previousName} {
+			state, err := c.load(ctx, id, n, name, noCheck)
+			if kind := fault.KindOf(err); err != nil && kind != fault.Corrupt {
+				return nil, wrap(err)
 			}
+			if state != nil {
+				whole++
+			}
+		}
+		if whole == 2 {
+			objects, err := c.below(ctx, id, n)
+			if err != nil {
+				return nil, wrap(err)
+			}
+			return objects, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (c *Catalog) remove(ctx context.Context, key string) error {

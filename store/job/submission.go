@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"path"
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -30,7 +31,6 @@ func (c *Catalog) Submission(ctx context.Context, key, id string) (winner string
 	if key == "" {
 		return "", false, fault.New(op, fault.Invalid, "job %s: an empty submission key is none", id)
 	}
-	wrap := func(err error) error { return fault.New(op, fault.KindOf(err), "submission of job %s: %w", id, err) }
 	name := submissionKey(key)
 	err = c.store.PutIfAbsent(ctx, name, func(w io.Writer) error {
 		_, err := io.WriteString(w, id+"\n")
@@ -40,17 +40,26 @@ func (c *Catalog) Submission(ctx context.Context, key, id string) (winner string
 		return id, true, nil
 	}
 	if fault.KindOf(err) != fault.Conflict {
-		return "", false, wrap(err)
+		return "", false, fault.New(op, fault.KindOf(err), "submission of job %s: %w", id, err)
 	}
-	there, err := c.read(ctx, name, maxSubmission)
+	winner, err = c.Submitted(ctx, path.Base(name))
+	return winner, false, err
+}
+
+// Submitted returns the job of a submission, by the name of its object below
+// submissions/. NotFound; Corrupt.
+func (c *Catalog) Submitted(ctx context.Context, name string) (string, error) {
+	const op = "job.submission"
+	key := submissionFolder + name
+	there, err := c.read(ctx, key, maxSubmission)
 	if err != nil {
-		return "", false, wrap(err)
+		return "", fault.New(op, fault.KindOf(err), "submission: %w", err)
 	}
-	winner, whole := strings.CutSuffix(string(there), "\n")
-	if !whole || checkID(op, winner) != nil {
-		return "", false, fault.New(op, fault.Corrupt, "%s is damaged: submit with another key", c.store.URL(name))
+	id, whole := strings.CutSuffix(string(there), "\n")
+	if !whole || checkID(op, id) != nil {
+		return "", fault.New(op, fault.Corrupt, "%s is damaged: submit with another key", c.store.URL(key))
 	}
-	return winner, false, nil
+	return id, nil
 }
 
 func submissionKey(key string) string {
