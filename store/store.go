@@ -4,7 +4,7 @@
 // Two drivers: file (our own: a folder that several processes may share) and
 // mem (one process, for tests). store/storetest holds what both must do;
 // store/dataset, store/function, store/model and store/job are the catalogs on
-// top.
+// top, store/claim says who owns what, and store/gc removes what nobody needs.
 package store
 
 import (
