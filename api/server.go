@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
 )
 
 // Deps is what a Server stands on. Metrics may be nil.
@@ -29,9 +30,13 @@ type Deps struct {
 	Spool string
 }
 
-// Metrics counts requests and shows what was counted.
+// Metrics counts requests and events, and shows what was counted.
 type Metrics interface {
 	http.Handler
+	// Observe is called with each event, in the order of each job.
+	Observe(e *messages.JobEvent)
+	// Reset says that events are missing, of any job.
+	Reset()
 	// Request says that one was answered; route is its pattern.
 	Request(route, method string, status int, took time.Duration)
 }
@@ -59,6 +64,7 @@ type Server struct {
 	ctx      context.Context // ends what is followed
 	cancel   context.CancelFunc
 	served   chan struct{} // closed when no connection is accepted any more
+	observer sync.WaitGroup
 	close    sync.Once
 }
 
@@ -99,6 +105,9 @@ func Start(c config.API, deps Deps) (_ *Server, err error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.serve()
+	if s.metrics != nil {
+		s.observer.Go(s.observe)
+	}
 	return s, nil
 }
 
@@ -155,8 +164,33 @@ func (s *Server) Close(ctx context.Context) error {
 			_ = s.http.Close()
 		}
 		<-s.served
+		s.observer.Wait()
 	})
 	return nil
+}
+
+// observe feeds the metrics until the server is closed.
+func (s *Server) observe() {
+	after := ""
+	for {
+		err := s.company.Events(s.ctx, "", after, func(e Event) error {
+			if after = e.Cursor; e.Reset {
+				s.metrics.Reset()
+				return nil
+			}
+			s.metrics.Observe(e.Event)
+			return nil
+		})
+		if s.ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("metrics get no events for a moment", zap.Error(err))
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // emptySpool makes the folder, and removes what a process that was killed left.
