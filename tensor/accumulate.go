@@ -81,6 +81,23 @@ func addTo(acc, src []float64) {
 	}
 }
 
+// divide divides acc by total and returns what unfit does, in one pass.
+func divide(acc []float64, total float64, d DType) int {
+	limit := maxFinite(d)
+	bad := false
+	for i, x := range acc {
+		x /= total
+		acc[i] = x
+		if !(math.Abs(x) <= limit) {
+			bad = true
+		}
+	}
+	if bad {
+		return unfit(acc, d)
+	}
+	return -1
+}
+
 // unfit returns the index of the first value that is not finite once it is a d,
 // or -1.
 func unfit(values []float64, d DType) int {

@@ -76,9 +76,13 @@ func (c *mean) combine(m *Merge, win window) ([]float64, error) {
 		m.takeMaxima(win, raw, i == 0)
 		c.add(win, s, raw)
 	}
-	sum := c.sums[0][:floats]
-	for i := range sum {
-		sum[i] /= c.total
+	sum := c.sums[0]
+	for _, seg := range win.segments {
+		if seg.dtype.IsFloat() {
+			if bad := divide(sum[seg.at:seg.at+seg.n], c.total, seg.dtype); bad >= 0 {
+				return nil, m.blame(win, seg, bad)
+			}
+		}
 	}
 	return sum, nil
 }

@@ -79,9 +79,9 @@ type Merge struct {
 
 // combiner is what strategies differ in.
 type combiner interface {
-	// combine returns one window's floats, by segment.at, before rounding; the
-	// maxima of integers and bools it leaves in m.out. Floats that are not finite
-	// in any answer are not finite in the result.
+	// combine returns one window's floats, by segment.at, before rounding, all of
+	// them finite; the maxima of integers and bools it leaves in m.out. A float
+	// that is not finite, in whichever answer, is Rejected (see Merge.blame).
 	combine(m *Merge, win window) ([]float64, error)
 }
 
@@ -205,13 +205,6 @@ func (m *Merge) merge(win window) error {
 	values, err := m.combine.combine(m, win)
 	if err != nil {
 		return err
-	}
-	for _, seg := range win.segments { // before anything steps on: it would hide whose fault it is
-		if seg.dtype.IsFloat() {
-			if bad := unfit(values[seg.at:seg.at+seg.n], seg.dtype); bad >= 0 {
-				return m.blame(win, seg, bad)
-			}
-		}
 	}
 	if m.outer != nil {
 		if err := m.outer.step(win, values); err != nil {

@@ -52,5 +52,12 @@ func (c *ordered) combine(m *Merge, win window) ([]float64, error) {
 		}
 		c.one[i] = x
 	}
-	return c.one[:floats], nil
+	for _, seg := range win.segments {
+		if seg.dtype.IsFloat() {
+			if bad := unfit(c.one[seg.at:seg.at+seg.n], seg.dtype); bad >= 0 {
+				return nil, m.blame(win, seg, bad)
+			}
+		}
+	}
+	return c.one, nil
 }
