@@ -589,6 +589,7 @@ func (x *JobHistory) GetTrainingS() float64 {
 // names, for the job's next incarnation. TrainJob to FunctionHost after each
 // merge. Not answered: when it is lost, an older state is kept. It replaces
 // what the host keeps unless that is newer (incarnation, then model_version).
+// To the ParameterServer too, which keeps nothing of it but how far the job is.
 type KeepState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         *JobState              `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`

@@ -30,6 +30,7 @@ type job struct {
 	leaving     int             // works that let go of this job and have not ended
 	alive       bool            // a child exists
 	respawns    int             // since the job last got further
+	version     uint64          // of its model, where it was furthest
 	lives       map[string]bool // keys of the submissions and resumes that it began by, ended lives included
 	crash       error           // of the running incarnation; nil: none
 
@@ -48,6 +49,14 @@ func (j *job) resize(size *messages.JobSize) {
 		return
 	}
 	j.start = &messages.StartJob{JobId: j.id, Task: j.start.GetTask(), Size: size, QueuedMs: j.start.GetQueuedMs(), Key: j.start.GetKey(), AfterIncarnation: j.start.GetAfterIncarnation()}
+}
+
+// reach takes in how far the job has come. One that dies again and again, but
+// each time further on, is started again each time.
+func (j *job) reach(version uint64) {
+	if version > j.version {
+		j.version, j.respawns = version, 0
+	}
 }
 
 // delay returns how long a waiting job waits.

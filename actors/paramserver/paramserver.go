@@ -106,6 +106,8 @@ func (s *server) Receive(ctx actor.Context) {
 		s.onResizeJob(ctx, m)
 	case *messages.StopJob:
 		s.onStopJob(ctx, m)
+	case *messages.KeepState:
+		s.state.reached(m.GetState())
 	case *messages.JobFinished:
 		s.onJobFinished(ctx, m)
 	case *messages.JobFinishedReply:

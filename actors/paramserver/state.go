@@ -108,11 +108,17 @@ func (s *state) hasEnded(j *job, owned *Owned) bool {
 
 // owns takes in that this node owns a waiting job, which runs from now on.
 func (s *state) owns(j *job, owned *Owned) {
-	if j.owned == nil || owned.Reached > j.owned.Reached {
-		j.respawns = 0
-	}
+	j.reach(owned.Reached)
 	j.owned, j.released, j.incarnation, j.seen = owned, false, owned.Incarnation, store.Sighting{}
 	j.phase, j.alive, j.crash = running, true, nil
+}
+
+// reached takes in how far the running or last incarnation of a job has come,
+// which the store need not know yet.
+func (s *state) reached(m *messages.JobState) {
+	if j := s.jobs[m.GetJob().GetId()]; j != nil && m.GetJob().GetIncarnation() == j.incarnation {
+		j.reach(m.GetModelVersion())
+	}
 }
 
 // resize takes in a ResizeJob and returns its job, which is to be told if it

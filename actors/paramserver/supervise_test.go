@@ -248,3 +248,21 @@ func TestEveryJobEndsOnce(t *testing.T) {
 		})
 	}
 }
+
+// A job that dies and dies, but each time further on, is not given up, whether or
+// not the store has heard how far it was.
+func TestJobThatDiesFurtherOnEachTimeGoesOn(t *testing.T) {
+	s := newStage(t, 1)
+	s.act = func(ref *messages.JobRef) actorFunc {
+		return func(ctx actor.Context) {
+			if _, ok := ctx.Message().(*actor.Started); ok && ref.GetIncarnation() <= 9 {
+				ctx.Send(ctx.Parent(), &messages.KeepState{State: &messages.JobState{Job: ref, ModelVersion: ref.GetIncarnation()}})
+				panic(errBug)
+			}
+		}
+	}
+	s.start("j1", 1, 1)
+	s.sim.Advance(time.Minute)
+	require.Len(t, s.incarnations(), 10)
+	require.Empty(t, s.scheduler.Messages())
+}
