@@ -22,11 +22,11 @@ type outage struct {
 	began time.Time // zero: not yet
 }
 
-// withOutage has the store fail an incarnation as its task's chaos says; one
-// that goes on from a state has had its outage.
+// withOutage has the store fail an incarnation as its task's chaos says. One
+// that goes on from a merge which the store has has had its outage.
 func withOutage(rim actorkit.Rim, task *messages.TrainTask, vault train.Vault, deps train.Deps) (train.Vault, train.Deps) {
 	length := time.Duration(task.GetOptions().GetChaos().GetStoreDownMs()) * time.Millisecond
-	if length <= 0 || vault.From() != nil {
+	if length <= 0 || vault.From().GetModelVersion() > 0 {
 		return vault, deps
 	}
 	o := &outage{rim: rim, length: length}
