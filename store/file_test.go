@@ -167,7 +167,12 @@ func TestAnObjectIsNotLocked(t *testing.T) {
 	s, err := store.NewFile(t.TempDir())
 	require.NoError(t, err)
 	defer s.Close()
-	inherited := -1
+	var inherited []int
+	defer func() {
+		for _, fd := range inherited {
+			_ = unix.Close(fd)
+		}
+	}()
 	require.NoError(t, s.PutIfAbsent(t.Context(), "lock", func(io.Writer) error {
 		entries, err := os.ReadDir("/proc/self/fd")
 		require.NoError(t, err)
@@ -175,14 +180,15 @@ func TestAnObjectIsNotLocked(t *testing.T) {
 			if link, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(link, ".troupe-tmp-") {
 				fd, err := strconv.Atoi(e.Name())
 				require.NoError(t, err)
-				inherited, err = unix.Dup(fd)
-				require.NoError(t, err)
+				// The sweep of the new store may have the file open for a moment, too.
+				if fd, err = unix.Dup(fd); err == nil {
+					inherited = append(inherited, fd)
+				}
 			}
 		}
 		return nil
 	}))
-	require.NotEqual(t, -1, inherited)
-	defer func() { _ = unix.Close(inherited) }()
+	require.NotEmpty(t, inherited)
 	path, _ := s.Path("lock")
 	file, err := os.Open(path)
 	require.NoError(t, err)
