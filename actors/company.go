@@ -188,6 +188,18 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	return err
 }
 
+// Functions is the catalog of programs in the node's store.
+func (c *Company) Functions() *function.Catalog { return c.programs.catalog }
+
+// NativeFunctions are the names of the Go functions that jobs can name.
+func (c *Company) NativeFunctions() []string { return c.native.Names() }
+
+// Datasets is the catalog of data sets in the node's store.
+func (c *Company) Datasets() *dataset.Catalog { return c.datasets }
+
+// Models is the catalog of models in the node's store.
+func (c *Company) Models() *model.Catalog { return c.models.catalog }
+
 // shown takes in events of this node's jobs, as watchers see them.
 func (c *Company) shown(events []*messages.JobEvent) {
 	c.board.Add(events)

@@ -39,6 +39,13 @@ type logName struct {
 	function int // -1: while the program is imported
 }
 
+func (n logName) text() string {
+	if n.function < 0 {
+		return "program"
+	}
+	return fmt.Sprint(n.function)
+}
+
 // jobLog is such a log: what is not stored yet of it.
 type jobLog struct {
 	text     bytes.Buffer
@@ -105,12 +112,8 @@ func (l *jobLogs) putLocked(name logName, log *jobLog) error {
 	if log.text.Len() == 0 {
 		return nil
 	}
-	function := fmt.Sprint(name.function)
-	if name.function < 0 {
-		function = "program"
-	}
 	for tries := 0; ; tries++ {
-		key := fmt.Sprintf("jobs/%s/logs/%s-%d.txt", name.job, function, log.segments)
+		key := fmt.Sprintf("jobs/%s/logs/%s-%d.txt", name.job, name.text(), log.segments)
 		err := l.store.PutIfAbsent(context.Background(), key, func(w io.Writer) error {
 			_, err := w.Write(log.text.Bytes())
 			return err

@@ -13,6 +13,11 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
+// Hosts says which hosts there are, and which term rules.
+func (c *Company) Hosts(ctx context.Context) (*messages.ListHostsReply, error) {
+	return ask[*messages.ListHostsReply](ctx, c, c.tree.Scheduler, &messages.ListHosts{})
+}
+
 // RunningJobs returns the jobs of this node that have not ended, oldest first.
 func (c *Company) RunningJobs(context.Context) ([]*messages.JobView, error) {
 	return c.board.Running(), nil

@@ -108,6 +108,15 @@ func (p *programs) Run(ctx context.Context, inv functions.Invocation) (functions
 	return runtime.Run(ctx, inv)
 }
 
+// Stacks implements functions.Tracer.
+func (p *programs) Stacks(jobID string) map[int]string {
+	runtime := p.runtime()
+	if runtime == nil {
+		return nil
+	}
+	return runtime.Stacks(jobID)
+}
+
 // Close implements functions.Runtime.
 func (p *programs) Close() error {
 	p.mu.Lock()

@@ -24,3 +24,19 @@ func DefaultStore(getenv func(string) string) string {
 	u := url.URL{Scheme: "file", Path: filepath.Join(data, "troupe")}
 	return u.String()
 }
+
+// DefaultTLSDir returns where certificates and tokens of a server lie unless
+// said otherwise: the folder troupe/tls in the user's configuration folder
+// ($XDG_CONFIG_HOME, which counts only when absolute, or ~/.config), "" where
+// none of the variables says where that is.
+func DefaultTLSDir(getenv func(string) string) string {
+	base := getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(base) {
+		home := getenv("HOME")
+		if home == "" {
+			return ""
+		}
+		base = filepath.Join(home, ".config")
+	}
+	return filepath.Join(base, "troupe", "tls")
+}

@@ -42,6 +42,13 @@ type Runtime interface {
 	Close() error
 }
 
+// Tracer is what a Runtime also is that can tell where its functions are.
+type Tracer interface {
+	// Stacks says where each running function of a job is right now, by its
+	// index. It may take a second, and holds nobody up.
+	Stacks(jobID string) map[int]string
+}
+
 // Task says what a function is to do.
 type Task string
 

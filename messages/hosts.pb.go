@@ -158,6 +158,158 @@ func (x *HostLeft) GetBoot() string {
 	return ""
 }
 
+// ListHosts (query) asks which hosts there are. Client to Scheduler; answered by
+// ListHostsReply.
+type ListHosts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHosts) Reset() {
+	*x = ListHosts{}
+	mi := &file_messages_hosts_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHosts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHosts) ProtoMessage() {}
+
+func (x *ListHosts) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHosts.ProtoReflect.Descriptor instead.
+func (*ListHosts) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{2}
+}
+
+// ListHostsReply answers ListHosts.
+type ListHostsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hosts         []*HostView            `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"` // present ones, by node
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`  // of the Scheduler's reign
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHostsReply) Reset() {
+	*x = ListHostsReply{}
+	mi := &file_messages_hosts_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHostsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHostsReply) ProtoMessage() {}
+
+func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
+func (*ListHostsReply) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListHostsReply) GetHosts() []*HostView {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *ListHostsReply) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+// HostView is a host as its last report tells.
+type HostView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Slots         uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"` // usable
+	Busy          uint32                 `protobuf:"varint,3,opt,name=busy,proto3" json:"busy,omitempty"`   // of them, held by attempts
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostView) Reset() {
+	*x = HostView{}
+	mi := &file_messages_hosts_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostView) ProtoMessage() {}
+
+func (x *HostView) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostView.ProtoReflect.Descriptor instead.
+func (*HostView) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *HostView) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *HostView) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *HostView) GetBusy() uint32 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
 var File_messages_hosts_proto protoreflect.FileDescriptor
 
 const file_messages_hosts_proto_rawDesc = "" +
@@ -171,7 +323,15 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\x04held\x18\x05 \x03(\v2\x1b.troupe.messages.AttemptRefR\x04held\"2\n" +
 	"\bHostLeft\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
-	"\x04boot\x18\x02 \x01(\tR\x04bootB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\x04boot\x18\x02 \x01(\tR\x04boot\"\v\n" +
+	"\tListHosts\"U\n" +
+	"\x0eListHostsReply\x12/\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x19.troupe.messages.HostViewR\x05hosts\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"H\n" +
+	"\bHostView\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x12\n" +
+	"\x04busy\x18\x03 \x01(\rR\x04busyB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_hosts_proto_rawDescOnce sync.Once
@@ -185,19 +345,23 @@ func file_messages_hosts_proto_rawDescGZIP() []byte {
 	return file_messages_hosts_proto_rawDescData
 }
 
-var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_messages_hosts_proto_goTypes = []any{
-	(*HostReported)(nil), // 0: troupe.messages.HostReported
-	(*HostLeft)(nil),     // 1: troupe.messages.HostLeft
-	(*AttemptRef)(nil),   // 2: troupe.messages.AttemptRef
+	(*HostReported)(nil),   // 0: troupe.messages.HostReported
+	(*HostLeft)(nil),       // 1: troupe.messages.HostLeft
+	(*ListHosts)(nil),      // 2: troupe.messages.ListHosts
+	(*ListHostsReply)(nil), // 3: troupe.messages.ListHostsReply
+	(*HostView)(nil),       // 4: troupe.messages.HostView
+	(*AttemptRef)(nil),     // 5: troupe.messages.AttemptRef
 }
 var file_messages_hosts_proto_depIdxs = []int32{
-	2, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	5, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
+	4, // 1: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_messages_hosts_proto_init() }
@@ -212,7 +376,7 @@ func file_messages_hosts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_hosts_proto_rawDesc), len(file_messages_hosts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

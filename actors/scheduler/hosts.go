@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -253,4 +254,21 @@ func (f *spare) take(n uint32) map[string]uint32 {
 		}
 	}
 	return taken
+}
+
+// list says which hosts are present.
+func (s *state) list() *messages.ListHostsReply {
+	reply := &messages.ListHostsReply{Term: s.term}
+	for _, node := range slices.Sorted(maps.Keys(s.hosts)) {
+		h := s.hosts[node]
+		if !h.present {
+			continue
+		}
+		view := &messages.HostView{Node: node, Slots: h.slots}
+		for _, n := range h.held {
+			view.Busy += n
+		}
+		reply.Hosts = append(reply.Hosts, view)
+	}
+	return reply
 }

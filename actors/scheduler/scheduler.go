@@ -64,6 +64,8 @@ func (s *scheduler) Receive(ctx actor.Context) {
 		ctx.Respond(s.state.submit(now, m))
 	case *messages.ResumeJob:
 		ctx.Respond(s.state.resume(now, m))
+	case *messages.ListHosts:
+		ctx.Respond(s.state.list())
 	case *messages.SetParallelism:
 		ctx.Respond(&messages.SetParallelismReply{Failure: wire.Failure(s.state.set(now, m))})
 	case *messages.StopJob:

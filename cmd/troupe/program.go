@@ -77,6 +77,7 @@ func newRootCommand(s *session) *cobra.Command {
 		newInferCommand(s),
 		newModelCommand(s),
 		newRunCommand(s),
+		newUpCommand(s),
 		newVersionCommand(s),
 	)
 	root.SetHelpCommand(newHelpCommand())

@@ -91,8 +91,12 @@ func (r *Runtime) Run(ctx context.Context, inv functions.Invocation) (functions.
 	if err := ctx.Err(); err != nil {
 		return functions.Answer{}, cancelled(f.Name, err)
 	}
-	run := &run{ctx: ctx, inv: inv, function: f, alone: r.alone}
-	answer, err := run.guarded()
+	run := &run{inv: inv, function: f, alone: r.alone}
+	var answer functions.Answer
+	labelled(ctx, inv, func(ctx context.Context) {
+		run.ctx = ctx
+		answer, err = run.guarded()
+	})
 	if err != nil {
 		return functions.Answer{}, run.classify(err)
 	}

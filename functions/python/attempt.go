@@ -56,7 +56,9 @@ func (a *attempt) run() (functions.Answer, error) {
 	if err != nil {
 		return functions.Answer{}, err
 	}
+	a.rt.began(a, w)
 	answer, err := a.exchange(w, request)
+	a.rt.ended(a)
 	kind := fault.KindOf(err)
 	switch {
 	case a.ctx.Err() != nil:

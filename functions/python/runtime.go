@@ -34,6 +34,7 @@ type Runtime struct {
 	programs map[string]*program
 	all      []*program // those that were replaced too
 	closed   bool
+	at       map[*attempt]*worker // that run
 
 	finding sync.Mutex // guards found
 	found   string     // the interpreter

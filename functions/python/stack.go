@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/child"
 )
 
@@ -29,6 +30,41 @@ const maxStack = 64 << 10
 // file of its own, because its log may be full of what it prints. See runModule
 // and python/troupe/process.py.
 func (r *Runtime) stackFile(token string) string { return filepath.Join(r.dir, "stack-"+token) }
+
+var _ functions.Tracer = (*Runtime)(nil)
+
+// began and ended frame the time that an attempt is in a worker's hands.
+func (r *Runtime) began(a *attempt, w *worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at == nil {
+		r.at = map[*attempt]*worker{}
+	}
+	r.at[a] = w
+}
+
+func (r *Runtime) ended(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.at, a)
+}
+
+// Stacks implements functions.Tracer: the Python stacks of all threads.
+func (r *Runtime) Stacks(jobID string) map[int]string {
+	r.mu.Lock()
+	at := map[*attempt]*worker{}
+	for a, w := range r.at {
+		if a.inv.JobID == jobID {
+			at[a] = w
+		}
+	}
+	r.mu.Unlock()
+	stacks := map[int]string{}
+	for a, w := range at {
+		stacks[a.inv.Index] = strings.Join(r.stackOf(w.proc, w.stacks, a.program.Path), "\n")
+	}
+	return stacks
+}
 
 // stackOf has a process write where each of its threads is into the file of its
 // stacks, and returns that as lines; none when it cannot.

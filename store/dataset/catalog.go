@@ -113,6 +113,11 @@ func (c *Catalog) Get(ctx context.Context, name, digest string) (Info, error) {
 
 // importFile reads a file into the store.
 func (c *Catalog) importFile(ctx context.Context, path string, opts Options) (Info, error) {
+	return c.importAs(ctx, slug(path), path, opts)
+}
+
+// importAs reads a file into the store under a name.
+func (c *Catalog) importAs(ctx context.Context, name, path string, opts Options) (Info, error) {
 	if opts.TestShare == 0 {
 		opts.TestShare = defaultTestShare
 	}
@@ -129,7 +134,7 @@ func (c *Catalog) importFile(ctx context.Context, path string, opts Options) (In
 		}
 		return Info{}, fault.New(importOp, kind, "data set %q: %w", path, err)
 	}
-	m, err := loaded.save(ctx, c.store, slug(path))
+	m, err := loaded.save(ctx, c.store, name)
 	if err != nil {
 		return Info{}, err
 	}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/api"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// closeFor is how long requests have to end when the server stops.
+const closeFor = 5 * time.Second
+
+// newUpCommand returns the verb that makes a node which many people use.
+func newUpCommand(s *session) *cobra.Command {
+	node, web := newNodeFlags(s.Getenv), config.DefaultAPI()
+	policy := config.DefaultNode().Policy
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a server",
+		Long: `Start a node that takes jobs over HTTP, for troupe train and every other verb
+that has --server, until a signal ends it.
+
+Jobs are kept in the store: those that run, or wait, when the server ends or
+dies go on when the next one starts on the same store. On a loopback address
+nobody needs a token. Any other address has TLS: its first start makes a
+certificate and tokens in --tls-dir.`,
+		Example: `  troupe up
+  troupe up --slots 8 --store file:///srv/troupe
+  troupe up --listen 0.0.0.0:8780 --tls-dir /etc/troupe`,
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitCorrupt, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE:        func(*cobra.Command, []string) error { return s.up(node, policy, web) },
+	}
+	set := cmd.Flags()
+	set.SortFlags = false
+	set.StringVar(&web.Listen, "listen", web.Listen, "address to listen on, host:port")
+	set.StringVar(&web.TLSDir, "tls-dir", "", "folder of certificates and tokens, for an address that is not loopback (default: beside the configuration)")
+	set.Var(oneOf(&policy, config.Policies()), "policy", "how N changes between the epochs of a job")
+	node.registerAll(set)
+	return cmd
+}
+
+// up serves until a signal comes, or the company ends by itself.
+func (s *session) up(flags *nodeFlags, policy string, web config.API) (err error) {
+	local, err := flags.node(&messages.TrainTask{Options: &messages.TrainOptions{}})
+	if err != nil {
+		return err
+	}
+	local.Policy = policy
+	if web.TLSDir == "" {
+		web.TLSDir = config.DefaultTLSDir(s.Getenv)
+	}
+	if err := web.Validate(); err != nil {
+		return err
+	}
+	ctx, release := s.untilSignal()
+	defer release()
+	log := newLog(s.screen, flags.verbose)
+	c, err := actors.Start(actors.Config{Log: log, Node: local, Server: true, Address: web.Listen})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	spool := filepath.Join(os.TempDir(), fmt.Sprintf("troupe-uploads-%d-%d", os.Getuid(), os.Getpid()))
+	defer os.RemoveAll(spool)
+	server, err := api.Start(web, api.Deps{
+		Company: &node{Company: c, address: web.Listen}, Log: log, Version: thisBuild().Version, Spool: spool,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		patience, cancel := context.WithTimeout(context.Background(), closeFor)
+		defer cancel()
+		err = errors.Join(err, server.Close(patience))
+	}()
+	s.introduce(server, web, local)
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.Done():
+		return fault.New("up.run", fault.KindOf(c.Err()), "the server ends: %w", c.Err())
+	}
+}
+
+// introduce says where the server is, and what to do next.
+func (s *session) introduce(server *api.Server, web config.API, local config.Node) {
+	fmt.Fprintf(s.screen, "troupe %s: %s, %s, store %s\n", thisBuild().Version, server.URL(), count(local.Slots, "slot"), local.Store)
+	if server.FirstStart() {
+		fmt.Fprintf(s.screen, "  certificates and tokens are made: %s\n", web.TLSDir)
+	}
+	flag := ""
+	if server.URL() != "http://"+config.DefaultAPI().Listen {
+		flag = " --server " + server.URL()
+	}
+	fmt.Fprintf(s.screen, "  train     troupe train -f mlp -d digits --follow%s\n", flag)
+	if strings.HasPrefix(server.URL(), "http:") {
+		fmt.Fprintln(s.screen, "  others    this address is for this machine alone; for others: troupe up --listen 0.0.0.0:8780")
+	}
+}

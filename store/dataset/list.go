@@ -1,0 +1,94 @@
+package dataset
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
+)
+
+// List returns the data sets of the store, each name once with its latest
+// digest, in the order of their names. The built-in one comes first. What
+// cannot be read is left out.
+func (c *Catalog) List(ctx context.Context) ([]Info, error) {
+	builtIn, err := c.Open(ctx, Digits, Options{})
+	if err != nil {
+		return nil, err
+	}
+	infos, names := []Info{builtIn}, []string{}
+	for name, err := range c.store.Folders(ctx, folder+"/") {
+		if err != nil {
+			return nil, fault.New("dataset.list", fault.KindOf(err), "list data sets: %w", err)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		info, err := c.Latest(ctx, name)
+		switch kind := fault.KindOf(err); {
+		case err == nil:
+			infos = append(infos, info)
+		case kind == fault.NotFound || kind == fault.Corrupt || kind == fault.Invalid:
+		default:
+			return nil, err
+		}
+	}
+	return infos, nil
+}
+
+// ImportAs imports a file or folder, as Open does, under a name that the caller
+// chooses: a to z, 0 to 9, ".", "_" and "-", at most 64. Invalid also: another
+// name, or that of the built-in data set.
+func (c *Catalog) ImportAs(ctx context.Context, name, source string, opts Options) (Info, error) {
+	if err := CheckName(name); err != nil {
+		return Info{}, err
+	}
+	return c.importAs(ctx, name, source, opts)
+}
+
+// CheckName returns nil if a data set of the store may have that name, else
+// Invalid.
+func CheckName(name string) error {
+	switch {
+	case name == Digits:
+		return fault.New(importOp, fault.Invalid, "the name %q is that of the built-in data set: choose another", name)
+	case name == "" || name != slug("/"+name) || isPath(name):
+		return fault.New(importOp, fault.Invalid, "%q cannot be the name of a data set: give 1 to 64 of a-z, 0-9, \".\", \"_\" and \"-\", the first and last no \"-\" or \".\"", name)
+	}
+	return nil
+}
+
+// Delete removes a data set with all its digests. NotFound; Conflict for the
+// built-in one.
+func (c *Catalog) Delete(ctx context.Context, name string) error {
+	const op = "dataset.delete"
+	if name == Digits {
+		return fault.New(op, fault.Conflict, "the data set %q is built in: it cannot be deleted", name)
+	}
+	if store.CheckKey(path.Join(folder, name)) != nil || strings.Contains(name, "/") {
+		return fault.New(op, fault.Invalid, "%q cannot be the name of a data set", name)
+	}
+	var manifests, arrays []string
+	for o, err := range c.store.List(ctx, path.Join(folder, name)+"/") {
+		if err != nil {
+			return fault.New(op, fault.KindOf(err), "find data set %q: %w", name, err)
+		}
+		if path.Base(o.Key) == manifestName {
+			manifests = append(manifests, o.Key)
+		} else {
+			arrays = append(arrays, o.Key)
+		}
+	}
+	if len(manifests) == 0 && len(arrays) == 0 {
+		return fault.New(op, fault.NotFound, "no data set %q in the store", name)
+	}
+	for _, key := range append(manifests, arrays...) { // manifests first: without one it is not there
+		if err := c.store.Delete(ctx, key); err != nil {
+			return fault.New(op, fault.KindOf(err), "delete data set %q: %w", name, err)
+		}
+	}
+	return nil
+}
