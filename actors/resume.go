@@ -80,16 +80,15 @@ func (c *Company) ResumeJob(ctx context.Context, id string, task *messages.Train
 	if err != nil {
 		return Submission{}, err
 	}
-	before := owned.Incarnation() - 1
-	c.mu.Lock()
-	c.resumed[id] = before
-	c.mu.Unlock()
 	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.ResumeJob{
-		Key: newID(), JobId: id, Task: task, AfterIncarnation: before,
+		Key: newID(), JobId: id, Task: task, AfterIncarnation: owned.Incarnation() - 1,
 	})
 	if err != nil {
 		return Submission{}, err
 	}
+	c.mu.Lock()
+	c.resumed[id] = reply.GetAfterIncarnation()
+	c.mu.Unlock()
 	return Submission{ID: id, Warnings: slices.Concat(c.takeWarnings(), reply.GetWarnings())}, wire.Error(reply.GetFailure())
 }
 

@@ -87,12 +87,13 @@ func (x *SubmitJob) GetJobId() string {
 
 // SubmitJobReply answers SubmitJob.
 type SubmitJobReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"` // unset on success; INVALID: the task is wrong
-	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Warnings      []string               `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"` // for a person
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Failure          *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"` // unset on success; INVALID: the task is wrong
+	JobId            string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Warnings         []string               `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`                                          // for a person
+	AfterIncarnation uint64                 `protobuf:"varint,4,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"` // of a resume: events of incarnations up to this one are old
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *SubmitJobReply) Reset() {
@@ -144,6 +145,13 @@ func (x *SubmitJobReply) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *SubmitJobReply) GetAfterIncarnation() uint64 {
+	if x != nil {
+		return x.AfterIncarnation
+	}
+	return 0
 }
 
 // StopJob (command) ends a job as STOPPED. Client to Scheduler, which drops a
@@ -341,11 +349,12 @@ const file_messages_submission_proto_rawDesc = "" +
 	"\tSubmitJob\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
 	"\x04task\x18\x02 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12\x15\n" +
-	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"w\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"\xa4\x01\n" +
 	"\x0eSubmitJobReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"J\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12+\n" +
+	"\x11after_incarnation\x18\x04 \x01(\x04R\x10afterIncarnation\"J\n" +
 	"\aStopJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +

@@ -4,7 +4,10 @@
 package sim
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +21,7 @@ import (
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/fake"
 	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/job"
@@ -25,6 +29,8 @@ import (
 
 // Config is a company to simulate.
 type Config struct {
+	Name      string      // of its node; "": local. Two companies of one simulation have two
+	Store     store.Store // nil: one of its own, in memory. Two companies may share one
 	Slots     int
 	Policy    scheduler.Policy
 	Functions fake.Config         // Sleep stays nil: time is virtual
@@ -44,21 +50,32 @@ type Company struct {
 	Models *Models
 	Runner *Runner
 
-	config Config
-	twice  map[string]bool // jobs that keep the best model beside the last
-	ids    int
-	keys   int
-	born   []*actor.PID // actors, oldest first: all that live and some that did
+	config  Config
+	prefix  string // of the names of its actors
+	catalog *job.Catalog
+	twice   map[string]bool // jobs that keep the best model beside the last
+	ids     int
+	keys    int
+	watches int
+	born    []*actor.PID // actors, oldest first: all that live and some that did
 }
 
 // New spawns the actors of one node in a simulation.
 func New(s *testkit.Sim, config Config) (*Company, error) {
-	c := &Company{Sim: s, config: config, Space: newScratch("local"), Models: &Models{saved: map[string]Saved{}}, twice: map[string]bool{}}
-	jobs := actors.NewJobs(job.New(store.NewMem()), job.Owner{Node: "local", Boot: "boot"}, "run", func() int64 { return s.Now().UnixMilli() })
+	c := &Company{Sim: s, prefix: config.Name, config: config, twice: map[string]bool{}}
+	if c.prefix != "" {
+		c.prefix += "."
+	}
+	c.config.Name = cmp.Or(config.Name, "local")
+	if config.Store == nil {
+		c.config.Store = store.NewMem()
+	}
+	c.Space, c.Models, c.catalog = newScratch(c.config.Name), newModels(c.config.Store), job.New(sound(c.config.Store))
+	jobs := actors.NewJobs(job.New(c.config.Store), job.Owner{Node: c.config.Name, Boot: "boot"}, "run", func() int64 { return s.Now().UnixMilli() })
 	c.Runner = newRunner(s, config, c.Space)
 	var err error
-	c.Tree, err = actors.SpawnTree(spawner{s}, actors.TreeDeps{
-		Log: config.Log, Rim: s.Rim(), Node: "local", Boot: "boot", Slots: config.Slots,
+	c.Tree, err = actors.SpawnTree(spawner{s, c.prefix}, actors.TreeDeps{
+		Log: config.Log, Rim: s.Rim(), Node: c.config.Name, Boot: "boot", Slots: config.Slots,
 		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models, Jobs: jobs,
 		Fatal:   func(err error) { s.Fail("%v", err) },
 		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.bear(ctx.Self()) })},
@@ -80,11 +97,69 @@ func (c *Company) Submit(asked *messages.TrainTask) (string, error) {
 	return reply.GetJobId(), nil
 }
 
+// Resume goes on with a job of the store, on as many functions as it had, and
+// watches what becomes of that.
+func (c *Company) Resume(id string) (*Watch, error) {
+	stored, err := c.Stored(id)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := c.catalog.Look(context.Background(), id)
+	if err != nil {
+		return nil, err
+	}
+	c.keys++
+	reply := testkit.Ask[*messages.SubmitJobReply](c.Sim, c.Tree.Scheduler, &messages.ResumeJob{
+		Key: fmt.Sprint(c.keys), JobId: id, Task: stored.Resumed(0, c.config.Slots), AfterIncarnation: seen.Incarnation,
+	})
+	if err := wire.Error(reply.GetFailure()); err != nil {
+		return nil, err
+	}
+	return c.watch(id, reply.GetAfterIncarnation()), nil
+}
+
+// Stored returns a job as readers of the store find it now, whatever faults the
+// store has.
+func (c *Company) Stored(id string) (*actors.StoredJob, error) {
+	return actors.LoadJob(context.Background(), c.catalog, id)
+}
+
+// JobIDs returns the jobs of the store.
+func (c *Company) JobIDs() ([]string, error) { return c.catalog.IDs(context.Background()) }
+
+// Freeze stops the company's process for some time, as SIGSTOP does: its actors
+// and their work. Functions that run go on to their end, of which it hears once
+// it goes on.
+func (c *Company) Freeze(d time.Duration) { c.Sim.Freeze(d, c.isOurs) }
+
+// Kill ends the company's process, as kill -9 does: nothing of it happens any
+// more, and nobody is told.
+func (c *Company) Kill() { c.Freeze(1 << 62) }
+
+// isOurs reports whether an actor is one of the company's.
+func (c *Company) isOurs(id string) bool {
+	top, _, _ := strings.Cut(id, "/")
+	for _, pid := range []*actor.PID{c.Tree.Scheduler, c.Tree.ParameterServer, c.Tree.Host, c.Tree.Journal} {
+		if pid.GetId() == top {
+			return true
+		}
+	}
+	return false
+}
+
 // Watch records the events of a job as a watcher sees them: in order, each
 // once, whatever the messages suffer.
-func (c *Company) Watch(id string) *Watch {
+func (c *Company) Watch(id string) *Watch { return c.watch(id, 0) }
+
+// watch watches the incarnations after one.
+func (c *Company) watch(id string, after uint64) *Watch {
 	w := &Watch{}
-	c.Sim.Spawn("watch-"+id, actors.WatcherProps(c.config.Log, c.Sim.Rim(), c.Tree.Journal, &messages.WatchJob{JobId: id}, w.add))
+	c.watches++
+	from := &messages.WatchJob{JobId: id}
+	if after > 0 {
+		from.AfterIncarnation, from.AfterSeq = after, math.MaxUint64
+	}
+	c.Sim.Spawn(fmt.Sprintf("%swatch-%s-%d", c.prefix, id, c.watches), actors.WatcherProps(c.config.Log, c.Sim.Rim(), c.Tree.Journal, from, w.add))
 	return w
 }
 
@@ -131,12 +206,15 @@ func (c *Company) bear(pid *actor.PID) {
 
 func (c *Company) newID() string {
 	c.ids++
-	return fmt.Sprintf("job%d", c.ids)
+	return fmt.Sprintf("%sjob%d", strings.TrimSuffix(c.prefix, "."), c.ids)
 }
 
-// spawner spawns into a simulation.
-type spawner struct{ sim *testkit.Sim }
+// spawner spawns a company's actors into a simulation.
+type spawner struct {
+	sim    *testkit.Sim
+	prefix string
+}
 
 func (s spawner) SpawnNamed(props *actor.Props, name string) (*actor.PID, error) {
-	return s.sim.Spawn(name, props), nil
+	return s.sim.Spawn(s.prefix+name, props), nil
 }

@@ -1,35 +1,57 @@
 package sim
 
 import (
+	"bytes"
 	"context"
-	"fmt"
+	"io"
 
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
+	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/model"
 	"github.com/troupe-ml/troupe/tensor"
 )
 
-// Models keeps the results of jobs in memory.
-type Models struct{ saved map[string]Saved }
+// Models keeps the results of jobs in the company's store.
+type Models struct {
+	catalog *model.Catalog // as jobs use it
+	reader  *model.Catalog // of the same store, without faults
+}
 
-// Saved is a result.
+// Saved is a result, as readers find it.
 type Saved struct {
-	Model  tensor.StateDict
-	Result *messages.JobResult
+	Model       tensor.StateDict
+	Incarnation uint64 // that saved it
+}
+
+func newModels(s store.Store) *Models {
+	return &Models{catalog: model.New(s), reader: model.New(sound(s))}
 }
 
 // Save implements train.Models.
-func (m *Models) Save(_ context.Context, job *messages.JobRef, _ *messages.TrainTask, result *messages.JobResult, model plane.Blob) (string, error) {
-	dict, err := tensor.Read(model, model.Size())
-	if err != nil {
-		return "", err
-	}
-	m.saved[job.GetId()] = Saved{Model: dict, Result: result}
-	return fmt.Sprintf("mem:///models/%s.%d", job.GetId(), job.GetIncarnation()), nil
+func (m *Models) Save(ctx context.Context, job *messages.JobRef, task *messages.TrainTask, result *messages.JobResult, blob plane.Blob) (string, error) {
+	card := model.Card{Function: task.GetFunctionName(), Epochs: len(result.GetEpochs())}
+	return m.catalog.Save(ctx, job.GetId(), job.GetIncarnation(), card, func(w io.Writer) error {
+		_, err := io.Copy(w, io.NewSectionReader(blob, 0, blob.Size()))
+		return err
+	})
 }
 
 // Get returns the result of a job.
 func (m *Models) Get(id string) (Saved, bool) {
-	s, ok := m.saved[id]
-	return s, ok
+	found, err := m.reader.Open(context.Background(), id)
+	if err != nil {
+		return Saved{}, false
+	}
+	r, err := m.reader.Read(context.Background(), found)
+	if err != nil {
+		return Saved{}, false
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return Saved{}, false
+	}
+	dict, err := tensor.Read(bytes.NewReader(content), int64(len(content)))
+	return Saved{Model: dict, Incarnation: found.Incarnation}, err == nil
 }

@@ -212,7 +212,17 @@ func (s *scene) verify(t *testing.T, id string) {
 	if result.GetEndedEarly() != "" {
 		return
 	}
+	s.proves(t, id, task, result)
+}
+
+// proves checks that the result of a job is that of its epochs, each sample once
+// in each.
+func (s *scene) proves(t *testing.T, id string, task *messages.TrainTask, result *messages.JobResult) {
 	require.Len(t, result.GetEpochs(), int(task.GetEpochs()))
+	for i, e := range result.GetEpochs() {
+		require.EqualValues(t, i+1, e.GetEpoch(), "epochs are 1..E without a gap")
+		require.EqualValues(t, s.config.Data.Train, e.GetSamples(), "every sample of epoch %d once", i+1)
+	}
 	saved, ok := s.Models.Get(id)
 	require.True(t, ok)
 	counts, err := fake.Counts(saved.Model)

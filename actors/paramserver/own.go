@@ -3,8 +3,6 @@ package paramserver
 import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
-
-	store "github.com/troupe-ml/troupe/store/job"
 )
 
 // own makes this node the owner of a job that waits for that. The incarnation
@@ -32,6 +30,9 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	switch {
 	case m.err == nil && (s.stopping || !s.state.wanted(j)): // it was stopped meanwhile
 		s.letGo(ctx, j, func() { m.owned.Release() })
+	case m.err == nil && m.owned.Incarnation <= j.start.GetAfterIncarnation(): // under it an end was told that nobody owned
+		s.letGo(ctx, j, func() { m.owned.Release() })
+		s.deps.Rim.SendAfter(0, ctx.Self(), &ownDue{j})
 	case m.err == nil && s.state.hasEnded(j, m.owned):
 		s.conclude(ctx, j)
 	case m.err == nil:
@@ -47,28 +48,20 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	}
 }
 
-// release lets go of a job that has ended. Where no TrainJob was left to do so
-// (silent), what it has left here is removed, and the number under which its end
-// is told is used up in the store, so that no later incarnation gets it.
-func (s *server) release(ctx actor.Context, j *job, silent bool) {
+// release lets go of a job that has ended, and removes what it has left here
+// where nobody else has.
+func (s *server) release(ctx actor.Context, j *job, discard bool) {
 	if j == nil || j.owned == nil {
 		return
 	}
 	owned, held := j.owned, !j.released
 	j.released = true
-	id, start, used, own := j.id, j.start, j.incarnation, s.deps.Own
 	s.letGo(ctx, j, func() {
-		if silent {
+		if discard {
 			owned.Discard()
 		}
 		if held {
 			owned.Release()
-		}
-		if !silent || owned.Incarnation == used {
-			return
-		}
-		if next, _, err := own(id, start, store.Sighting{}); err == nil {
-			next.Release()
 		}
 	})
 }

@@ -11,11 +11,13 @@ const maxEnded = 1000
 
 // ending is what is remembered of a job that has ended.
 type ending struct {
-	id       string
-	keys     []string // of all its lives
-	phase    messages.Phase
-	seq      uint64 // of its last size
-	warnings []string
+	id    string
+	keys  []string // of all its lives
+	phase messages.Phase
+	seq   uint64 // of its last size
+
+	after, incarnation uint64 // as of the job: no event of a later life is of these
+	warnings           []string
 }
 
 // endings remembers how the last maxEnded jobs ended.

@@ -95,6 +95,7 @@ func (s *state) onStartReply(now time.Time, m *messages.StartJobReply) {
 	switch {
 	case m.GetFailure() != nil: // not started by this order; the next tick repeats it
 	case m.GetResult() != nil:
+		j.incarnation = max(j.incarnation, m.GetJob().GetIncarnation())
 		s.finish(now, j, m.GetResult().GetPhase())
 	default:
 		s.runs(j, m.GetJob())
@@ -122,6 +123,7 @@ func (s *state) onResizeReply(m *messages.ResizeJobReply) {
 // onFinished takes in that a job has ended.
 func (s *state) onFinished(now time.Time, m *messages.JobFinished) {
 	if j := s.jobs[m.GetJob().GetId()]; j != nil && j.phase != queued && m.GetJob().GetIncarnation() > j.after {
+		j.incarnation = max(j.incarnation, m.GetJob().GetIncarnation())
 		s.finish(now, j, m.GetResult().GetPhase())
 	}
 }
@@ -130,7 +132,7 @@ func (s *state) onFinished(now time.Time, m *messages.JobFinished) {
 func (s *state) finish(now time.Time, j *job, how messages.Phase) {
 	s.queue, s.live = remove(s.queue, j), remove(s.live, j)
 	delete(s.jobs, j.id)
-	for _, key := range s.ended.add(ending{id: j.id, keys: append(j.earlier, j.key), phase: how, seq: j.seq, warnings: j.warnings}) {
+	for _, key := range s.ended.add(ending{id: j.id, keys: append(j.earlier, j.key), phase: how, seq: j.seq, after: j.after, incarnation: j.incarnation, warnings: j.warnings}) {
 		delete(s.keys, key)
 	}
 	s.news = append(s.news, event{job: j.id, last: true})

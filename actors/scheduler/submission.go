@@ -57,9 +57,10 @@ func (s *state) takeUp(now time.Time, m *messages.ResumeJob) (*messages.SubmitJo
 		return nil, err
 	}
 	before := s.ended.take(m.GetJobId())
+	after := max(m.GetAfterIncarnation(), before.incarnation)
 	return s.enqueue(now, &job{
 		id: m.GetJobId(), key: m.GetKey(), earlier: before.keys, task: resolved, seq: before.seq,
-		incarnation: m.GetAfterIncarnation(), after: m.GetAfterIncarnation(),
+		incarnation: after, after: after,
 	}), nil
 }
 
@@ -75,9 +76,9 @@ func (s *state) seen(key string) (*messages.SubmitJobReply, error) {
 	}
 	reply := &messages.SubmitJobReply{JobId: id}
 	if j := s.jobs[id]; j != nil {
-		reply.Warnings = j.warnings
+		reply.Warnings, reply.AfterIncarnation = j.warnings, j.after
 	} else if e, ok := s.ended.get(id); ok {
-		reply.Warnings = e.warnings
+		reply.Warnings, reply.AfterIncarnation = e.warnings, e.after
 	}
 	return reply, nil
 }
@@ -95,7 +96,7 @@ func (s *state) enqueue(now time.Time, j *job) *messages.SubmitJobReply {
 		s.warn(j, warning)
 	}
 	s.settle(now)
-	return &messages.SubmitJobReply{JobId: j.id, Warnings: j.warnings}
+	return &messages.SubmitJobReply{JobId: j.id, Warnings: j.warnings, AfterIncarnation: j.after}
 }
 
 // stop drops a queued job, and remembers of any other that it is to stop.
@@ -111,7 +112,7 @@ func (s *state) stop(now time.Time, m *messages.StopJob) *messages.StopJobReply 
 		}
 		end := event{job: j.id, event: &messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: result}}}}
 		if j.after > 0 { // else nobody would look at it: what is of lower incarnations is old
-			end.incarnation = j.after + 1
+			end.incarnation, j.incarnation = j.after+1, j.after+1
 		}
 		s.news = append(s.news, end)
 		s.finish(now, j, messages.Phase_PHASE_STOPPED)

@@ -35,7 +35,14 @@ func (r rim) SendAfter(d time.Duration, to *actor.PID, msg any) (cancel func()) 
 
 // Go implements actorkit.Rim.
 func (r rim) Go(to *actor.PID, do func() any) {
-	r.sim.toss(entry{kind: work, from: fromRim, to: to, payload: do})
+	e := entry{kind: work, from: fromRim, to: to, payload: do}
+	if r.sim.Work != nil && !r.sim.closing {
+		if takes := r.sim.Work(to); takes > 0 {
+			r.sim.after(takes, e)
+			return
+		}
+	}
+	r.sim.toss(e)
 }
 
 // perform runs slow work and sends what it returns.
@@ -73,7 +80,13 @@ func (s *Sim) after(d time.Duration, e entry) *timer {
 // release puts what is due into the pool.
 func (s *Sim) release() {
 	for len(s.timers) > 0 && s.timers[0].at <= s.elapsed {
-		s.toss(heap.Pop(&s.timers).(*timer).entry)
+		e := heap.Pop(&s.timers).(*timer).entry
+		if e.ordered {
+			e.ordered = false
+			s.push(e)
+			continue
+		}
+		s.toss(e)
 	}
 }
 

@@ -43,7 +43,7 @@
 // # What a test does
 //
 // It plays the other side: Send and Ask from outside, a Probe for a peer. It
-// hurts the system: Faults, Cut, Crash, CrashAfter, Stop, at a time of its choice
+// hurts the system: Faults, Cut, Crash, CrashAfter, Freeze, Stop, at a time of its choice
 // with At. And it says what must hold: Check after every delivery, RunUntil at
 // the end. Everything runs on one goroutine, so an actor under test may call
 // require, and a test may read an actor's fields.

@@ -21,6 +21,18 @@ type entry struct {
 	to      *actor.PID
 	box     *mailbox // of a turn; of a carry: the mailbox it was put into already
 	payload any
+	ordered bool // it keeps its place behind what its sender sent before, though it waits for its time
+}
+
+// target returns the id of the actor that an entry is about, "" for none.
+func (e entry) target() string {
+	switch {
+	case e.box != nil:
+		return e.box.id
+	case e.to != nil:
+		return e.to.Id
+	}
+	return ""
 }
 
 // pool holds all that may happen now. Entries of one sender to one receiver

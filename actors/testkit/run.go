@@ -131,7 +131,15 @@ func (s *Sim) step() bool {
 	if len(s.pool.ready) == 0 {
 		return false
 	}
-	switch e := s.pool.pick(s.rng); e.kind {
+	e := s.pool.pick(s.rng)
+	if len(s.frozen) > 0 && !s.closing {
+		if until := s.thaws(e.target()); until > s.elapsed {
+			e.ordered = e.kind == carry
+			s.after(until-s.elapsed, e)
+			return true
+		}
+	}
+	switch e.kind {
 	case carry:
 		s.deliver(e)
 	case turn:

@@ -3,6 +3,7 @@ package testkit
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,9 @@ type Sim struct {
 	// stands still until nothing is left to deliver; with more, timers and
 	// actions of At fall between the messages of one burst.
 	Step time.Duration
+	// Work, unless nil, says how long a piece of slow work of an actor is under
+	// way before it is done, all of it at the end.
+	Work func(to *actor.PID) time.Duration
 	// Limit is how many deliveries there may be at one instant of virtual time
 	// before the test fails for a livelock; New sets ten million.
 	Limit int
@@ -38,6 +42,7 @@ type Sim struct {
 	roots   []*actor.PID // in the order they were spawned
 	checks  []func() error
 	crashes map[string]crash // by actor id, until its next message
+	frozen  []freeze
 	counts  Counts
 
 	pool    pool
@@ -143,6 +148,13 @@ func (s *Sim) Crash(pid *actor.PID, err error) { s.crashes[pid.Id] = crash{err: 
 // message: what it sent is out, what it knew is gone.
 func (s *Sim) CrashAfter(pid *actor.PID, err error) { s.crashes[pid.Id] = crash{err: err, after: true} }
 
+// Freeze stops actors for some time, as SIGSTOP stops a process: no message,
+// timer or slow work of those whose id which reports true happens before it is
+// over. Nothing is lost by it.
+func (s *Sim) Freeze(d time.Duration, which func(id string) bool) {
+	s.frozen = append(s.frozen, freeze{until: s.elapsed + d, which: which})
+}
+
 // Check adds an invariant. It is evaluated after every delivery, and an error
 // stops the run and fails the test.
 func (s *Sim) Check(invariant func() error) { s.checks = append(s.checks, invariant) }
@@ -161,6 +173,23 @@ func Idle(s *Sim) *actor.Props {
 type crash struct {
 	err   error
 	after bool // once the message is handled, rather than in its place
+}
+
+// freeze is what Freeze was called with.
+type freeze struct {
+	until time.Duration
+	which func(id string) bool
+}
+
+// thaws returns until when an actor is frozen; not later than now: it is not.
+func (s *Sim) thaws(id string) (until time.Duration) {
+	s.frozen = slices.DeleteFunc(s.frozen, func(f freeze) bool { return f.until <= s.elapsed })
+	for _, f := range s.frozen {
+		if id != "" && f.until > until && f.which(id) {
+			until = f.until
+		}
+	}
+	return until
 }
 
 // adopt is spawn middleware that makes every child a simulated actor.
