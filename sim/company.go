@@ -20,8 +20,8 @@ import (
 	"github.com/troupe-ml/troupe/actors/testkit"
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/fake"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
-	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/job"
@@ -112,8 +112,8 @@ func (c *Company) Resume(id string) (*Watch, error) {
 	reply := testkit.Ask[*messages.SubmitJobReply](c.Sim, c.Tree.Scheduler, &messages.ResumeJob{
 		Key: fmt.Sprint(c.keys), JobId: id, Task: stored.Resumed(0, c.config.Slots), AfterIncarnation: seen.Incarnation,
 	})
-	if err := wire.Error(reply.GetFailure()); err != nil {
-		return nil, err
+	if f := reply.GetFailure(); f != nil {
+		return nil, fault.New("sim.resume", fault.Conflict, "%s", f.GetText())
 	}
 	return c.watch(id, reply.GetAfterIncarnation()), nil
 }
