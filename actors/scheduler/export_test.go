@@ -110,6 +110,15 @@ func (s *Script) do(words []string, args map[string]string) string {
 		})
 	case "stop":
 		return "reply " + s.state.stop(s.now, &messages.StopJob{JobId: arg(1), Reason: "enough"}).GetFailure().GetText()
+	case "set": // set JOB N: a person sets its parallelism
+		err := s.state.set(s.now, &messages.SetParallelism{JobId: arg(1), Parallelism: number[uint32](arg(2))})
+		return fmt.Sprint("reply ", err)
+	case "list":
+		var out []string
+		for _, h := range s.state.list().GetHosts() {
+			out = append(out, fmt.Sprintf("%s %d of %d busy", h.GetNode(), h.GetBusy(), h.GetSlots()))
+		}
+		return strings.Join(out, "\n")
 	case "policy": // policy NUMBER: what the policy answers from now on
 		answer := number[float64](arg(1))
 		s.policy.answer = &answer
