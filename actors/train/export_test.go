@@ -74,3 +74,24 @@ var GuessedLimit = guessedLimit
 
 // Rate is the learning rate of a round.
 var Rate = rate
+
+// Saver decides when states are stored, for tests: a state is how many epochs
+// are complete, and of which merge it is.
+type Saver struct{ saver }
+
+// NewSaver returns one that saves as often as asked for; 0: as it sees fit.
+func NewSaver(every time.Duration) *Saver { return &Saver{saver{every: every}} }
+
+// Mark returns a state.
+func Mark(epochs int, version uint64) *messages.JobState {
+	return &messages.JobState{
+		Epoch: uint32(epochs + 1), Round: uint32(version), ModelVersion: version,
+		History: &messages.JobHistory{Epochs: make([]*messages.EpochRecord, epochs)},
+	}
+}
+
+// Due, Begin, End and Complaint are the saver's.
+func (s *Saver) Due(now time.Time, st *messages.JobState) bool { return s.due(now, st) }
+func (s *Saver) Begin(now time.Time, st *messages.JobState)    { s.begin(now, st) }
+func (s *Saver) End(now time.Time, err error)                  { s.ended(now, err) }
+func (s *Saver) Complaint(now time.Time) string                { return s.complaint(now) }

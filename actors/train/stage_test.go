@@ -30,6 +30,7 @@ type stage struct {
 	t         *testing.T
 	sim       *testkit.Sim
 	job       *actor.PID
+	epochs    uint32 // of the task
 	space     *plane.Memory
 	models    *models
 	vault     *vault
@@ -72,9 +73,9 @@ func newStageOf(t *testing.T, seed uint64, size *messages.JobSize, task *message
 }
 
 // newStageFrom starts a job whose vault, or host, has a state to start from.
-func newStageFrom(t *testing.T, seed uint64, size *messages.JobSize, task *messages.TrainTask, from *vault, kept *messages.JobState) *stage {
+func newStageFrom(t *testing.T, seed uint64, size *messages.JobSize, task *messages.TrainTask, from *vault, kept *messages.JobState, before ...func(*stage)) *stage {
 	s := &stage{
-		t: t, sim: testkit.New(t, seed), space: plane.NewMemory("n1"), models: &models{}, vault: from,
+		t: t, sim: testkit.New(t, seed), space: plane.NewMemory("n1"), models: &models{}, vault: from, epochs: task.GetEpochs(),
 		invokers: map[uint32]*actor.PID{}, stopped: map[string]bool{},
 	}
 	s.scheduler, s.host = s.sim.Probe("scheduler"), s.sim.Probe("host")
@@ -87,6 +88,9 @@ func newStageFrom(t *testing.T, seed uint64, size *messages.JobSize, task *messa
 			return &messages.ReleaseTensorsReply{Job: m.GetStep().GetJob(), Node: "n1"}
 		}
 		return nil
+	}
+	for _, prepare := range before {
+		prepare(s)
 	}
 	journal := s.sim.Spawn("journal", actor.PropsFromFunc(s.journal))
 	ref, start := &messages.JobRef{Id: "j", Incarnation: 2}, &messages.StartJob{JobId: "j", Task: task, Size: size, QueuedMs: 5}

@@ -20,6 +20,8 @@ type vault struct {
 	shut  error   // what Open says
 	saves []*messages.JobState
 	files map[string][]byte
+	tries int                         // calls of Save
+	saved func(st *messages.JobState) // is told of each that succeeds; nil: nobody is
 }
 
 // Open implements train.Vault.
@@ -35,6 +37,7 @@ func (v *vault) Beat(context.Context) error { return v.beats }
 
 // Save implements train.Vault.
 func (v *vault) Save(_ context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error {
+	v.tries++
 	if len(v.fails) > 0 {
 		err := v.fails[0]
 		v.fails = v.fails[1:]
@@ -60,6 +63,9 @@ func (v *vault) Save(_ context.Context, st *messages.JobState, open func(*messag
 		t.Set(&messages.TensorRef{Key: t.Name, Bytes: uint64(len(content))})
 	}
 	v.saves = append(v.saves, kept)
+	if v.saved != nil {
+		v.saved(kept)
+	}
 	return nil
 }
 
