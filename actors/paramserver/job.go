@@ -33,6 +33,7 @@ type job struct {
 	version     uint64          // of its model, where it was furthest
 	lives       map[string]bool // keys of the submissions and resumes that it began by, ended lives included
 	crash       error           // of the running incarnation; nil: none
+	final       bool            // it is why no further one can be owned
 
 	seen   store.Sighting // of another owner, while there is one
 	seenAt time.Time      // since when it is as seen
@@ -82,7 +83,7 @@ func (j *job) conclude(now time.Time) {
 // verdict says why the job is not started again.
 func (j *job) verdict() error {
 	kind := fault.KindOf(j.crash)
-	if !respawnHelps(kind) {
+	if j.final || !respawnHelps(kind) {
 		return fault.New("paramserver.supervise", kind, "the job cannot go on: %w", j.crash)
 	}
 	return fault.New("paramserver.supervise", kind, "the job died %d times, at last of: %w", j.respawns+1, j.crash)

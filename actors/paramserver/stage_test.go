@@ -30,6 +30,7 @@ type stage struct {
 
 	claims    map[string]uint64                                  // the incarnation that a job was last owned under
 	reached   uint64                                             // how far jobs have come
+	ended     *messages.JobResult                                // how they ended, as the store knows; nil: it does not
 	refuse    func(stale store.Sighting) (store.Sighting, error) // why a job cannot be owned; nil: it can
 	released  []uint64                                           // incarnations that were let go
 	discarded []uint64                                           // and of those the ones whose leftovers were removed
@@ -45,7 +46,7 @@ func (s *stage) own(id string, _ *messages.StartJob, stale store.Sighting) (*par
 	s.claims[id]++
 	n := s.claims[id]
 	return &paramserver.Owned{
-		Incarnation: n, Reached: s.reached, Job: s.job,
+		Incarnation: n, Reached: s.reached, Ended: s.ended, Job: s.job,
 		Release: func() { s.released = append(s.released, n) },
 		Discard: func() { s.discarded = append(s.discarded, n) },
 	}, store.Sighting{}, nil

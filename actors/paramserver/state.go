@@ -90,7 +90,7 @@ func (s *state) refused(now time.Time, j *job, seen store.Sighting, err error) (
 		j.seenAt = now // while we cannot see the owner it may have given signs of life, or not been able to
 		return false
 	}
-	j.crash = err
+	j.crash, j.final = err, true
 	j.conclude(now)
 	return true
 }

@@ -70,7 +70,11 @@ func (s *Script) Do(command string) string {
 		case *messages.JobEvent_Warned:
 			out = append(out, "event "+e.job+" warned: "+w.Warned.GetText())
 		case *messages.JobEvent_Ended:
-			out = append(out, fmt.Sprintf("event %s %v: %s", e.job, w.Ended.GetResult().GetPhase(), w.Ended.GetResult().GetFailure().GetText()))
+			of := e.job
+			if e.incarnation > 0 {
+				of += fmt.Sprintf(".%d", e.incarnation)
+			}
+			out = append(out, fmt.Sprintf("event %s %v: %s", of, w.Ended.GetResult().GetPhase(), w.Ended.GetResult().GetFailure().GetText()))
 		}
 	}
 	for _, o := range s.state.takeOrders(s.now) {
@@ -98,16 +102,28 @@ func (s *Script) do(words []string, args map[string]string) string {
 		s.state.onReport(s.now, s.report(arg(1), arg(2), args))
 	case "left": // left NODE BOOT
 		s.state.onLeft(s.now, &messages.HostLeft{Node: arg(1), Boot: arg(2)})
-	case "started": // started JOB...
+	case "started": // started JOB[.INCARNATION]...
 		for _, id := range words[1:] {
-			s.state.onStartReply(s.now, &messages.StartJobReply{Job: &messages.JobRef{Id: id, Incarnation: 1}, Phase: messages.Phase_PHASE_RUNNING})
+			id, incarnation, _ := strings.Cut(id, ".")
+			s.state.onStartReply(s.now, &messages.StartJobReply{
+				Job: &messages.JobRef{Id: id, Incarnation: max(1, number[uint64](incarnation))}, Phase: messages.Phase_PHASE_RUNNING,
+			})
 		}
 	case "ack": // ack JOB SEQ
 		s.state.onResizeReply(&messages.ResizeJobReply{Job: &messages.JobRef{Id: arg(1)}, Seq: number[uint64](arg(2))})
-	case "finished":
+	case "finished": // finished JOB[.INCARNATION]
+		id, incarnation, _ := strings.Cut(arg(1), ".")
 		s.state.onFinished(s.now, &messages.JobFinished{
-			Job: &messages.JobRef{Id: arg(1), Incarnation: 1}, Result: &messages.JobResult{Phase: messages.Phase_PHASE_SUCCEEDED},
+			Job: &messages.JobRef{Id: id, Incarnation: max(1, number[uint64](incarnation))}, Result: &messages.JobResult{Phase: messages.Phase_PHASE_SUCCEEDED},
 		})
+	case "resume": // resume JOB key=k after=n [p=n]
+		reply := s.state.resume(s.now, &messages.ResumeJob{Key: args["key"], JobId: arg(1), AfterIncarnation: number[uint64](args["after"]), Task: &messages.TrainTask{
+			FunctionName: "mlp", Dataset: "digits", Options: &messages.TrainOptions{DefaultParallelism: number[uint32](args["p"])},
+		}})
+		if reply.GetFailure() != nil {
+			return fmt.Sprintf("reply %v: %s", reply.GetFailure().GetKind(), reply.GetFailure().GetText())
+		}
+		return fmt.Sprintf("reply %s after %d", reply.GetJobId(), reply.GetAfterIncarnation())
 	case "stop":
 		return "reply " + s.state.stop(s.now, &messages.StopJob{JobId: arg(1), Reason: "enough"}).GetFailure().GetText()
 	case "set": // set JOB N: a person sets its parallelism
