@@ -30,18 +30,18 @@ func TestE2EChaosBreaksTheRealThing(t *testing.T) {
 			h := newHome(t)
 			calm := h.run(t, job...)
 			for chaos, says := range map[string]string{
-				"freeze=0.2":    `timed out after 3s`,
+				"freeze=0.2":    `function failed`, // cut by its time-out, or as a straggler
 				"corrupt=0.3":   `bytes are damaged: their CRC-32 is `,
 				"disk-full=0.3": `no space left on device`,
 			} {
-				e := h.troupe(t, append(append([]string{"run"}, job...), "--retries", "9", "--function-timeout", "3s", "-v", "-o", "json", "--chaos", chaos+",seed=5")...)
+				e := h.troupe(t, append(append([]string{"run"}, job...), "--retries", "9", "--no-backup", "--function-timeout", "3s", "-v", "-o", "json", "--chaos", chaos+",seed=5")...)
 				require.Zero(t, e.code, e.err)
 				r := parse(t, e.out)
 				require.Positive(t, r.Retries, chaos)
 				require.Zero(t, r.LostFunctions, chaos)
 				require.Contains(t, e.err, says)
 				if chaos == "corrupt=0.3" {
-					require.Equal(t, r.Retries, r.RejectedResults)
+					require.Positive(t, r.RejectedResults)
 				}
 				require.True(t, bytes.Equal(calm.model(t), r.model(t)), "%s: the model differs", chaos)
 			}
