@@ -18,13 +18,15 @@ import (
 
 const (
 	logSegment  = 256 << 10 // bytes of an object of a log
-	logLimit    = 4 << 20   // bytes kept of what one function of a job prints in one process
+	logLimit    = 4 << 20   // bytes kept of the first that one function of a job prints in one process
+	logTail     = 256 << 10 // and of the last: what an error says comes last
 	maxSegments = 10_000    // that other processes may have stored
 )
 
 // jobLogs keeps what functions print in the store, in segments
-// jobs/<id>/logs/<function>-<k>.txt, up to a limit for each function of a job.
-// Those that an earlier process stored stay: k goes on behind them.
+// jobs/<id>/logs/<function>-<k>.txt: of each function of a job the first, up to
+// a limit, and the last. Segments that an earlier process stored stay: k goes on
+// behind them.
 type jobLogs struct {
 	store store.Store
 	also  func(python.Line) // gets each line too; nil: nobody
@@ -50,8 +52,47 @@ func (n logName) text() string {
 type jobLog struct {
 	text     bytes.Buffer
 	segments int
-	bytes    int
-	full     bool
+	bytes    int // of the first
+
+	full    bool   // the first are all there: what comes is among the last
+	last    []byte // those, and up to as many again
+	dropped int    // lines between the first and the last
+}
+
+// take adds a line.
+func (l *jobLog) take(line string) {
+	if !l.full && l.bytes+len(line) < logLimit {
+		l.bytes += len(line) + 1
+		l.text.WriteString(line)
+		l.text.WriteByte('\n')
+		return
+	}
+	l.full = true
+	l.last = append(append(l.last, line...), '\n')
+	if len(l.last) > 2*logTail {
+		l.trim()
+	}
+}
+
+// trim shortens the last lines to logTail.
+func (l *jobLog) trim() {
+	over := len(l.last) - logTail
+	if over <= 0 {
+		return
+	}
+	cut := over + bytes.IndexByte(l.last[over-1:], '\n')
+	l.dropped += bytes.Count(l.last[:cut], []byte{'\n'})
+	l.last = append(l.last[:0], l.last[cut:]...)
+}
+
+// finish moves the last lines to the text.
+func (l *jobLog) finish() {
+	l.trim()
+	if l.dropped > 0 {
+		fmt.Fprintf(&l.text, "(%d lines are left out: of a function's log the first %d MiB and the last %d KiB are kept)\n", l.dropped, logLimit>>20, logTail>>10)
+	}
+	l.text.Write(l.last)
+	l.last, l.dropped = nil, 0
 }
 
 func newJobLogs(s store.Store, also func(python.Line)) *jobLogs {
@@ -75,23 +116,14 @@ func (l *jobLogs) add(line python.Line) {
 		log = &jobLog{}
 		l.logs[name] = log
 	}
-	switch {
-	case log.full:
-		return
-	case log.bytes+len(line.Text) >= logLimit:
-		log.full = true
-		fmt.Fprintf(&log.text, "(the rest is left out: a function's log is kept up to %d MiB)\n", logLimit>>20)
-	default:
-		log.bytes += len(line.Text) + 1
-		log.text.WriteString(line.Text)
-		log.text.WriteByte('\n')
-	}
+	log.take(line.Text)
 	if log.text.Len() >= logSegment {
 		_ = l.putLocked(name, log) // kept, and tried again with the next line
 	}
 }
 
-// flush stores what is left of a job's logs; of all jobs for "".
+// flush stores what is left of a job's logs; of all jobs for "". A job that has
+// ended is flushed once, and once more with the node.
 func (l *jobLogs) flush(job string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,10 +133,23 @@ func (l *jobLogs) flush(job string) error {
 	})
 	for _, name := range names {
 		if job == "" || name.job == job {
+			l.logs[name].finish()
 			errs = append(errs, l.putLocked(name, l.logs[name]))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// folder is where the logs of a job are, "" when it has none.
+func (l *jobLogs) folder(job string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name := range l.logs {
+		if name.job == job {
+			return l.store.URL("jobs/" + job + "/logs")
+		}
+	}
+	return ""
 }
 
 // putLocked stores a segment. The caller holds mu.

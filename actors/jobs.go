@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
@@ -15,7 +14,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
-	"github.com/troupe-ml/troupe/store/dataset"
 )
 
 // Submission is a job that was accepted.
@@ -29,6 +27,7 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 		return Submission{}, err
 	}
 	submitted := proto.CloneOf(resolved)
+	local := c.lookHere(ctx, submitted)
 	if err := c.findFunction(ctx, submitted); err != nil {
 		return Submission{}, err
 	}
@@ -49,7 +48,7 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 		return Submission{}, err
 	}
 	return Submission{
-		ID: reply.GetJobId(), Warnings: slices.Concat(c.takeWarnings(), warnings, reply.GetWarnings()),
+		ID: reply.GetJobId(), Warnings: slices.Concat(c.takeWarnings(), local.found(submitted), warnings, reply.GetWarnings()),
 	}, wire.Error(reply.GetFailure())
 }
 
@@ -106,46 +105,15 @@ func (c *Company) watchFrom(ctx context.Context, id string, from position, on fu
 	}
 }
 
+// Logs returns the URL of the folder in the store that has what the programs of a
+// job printed on this node, "" when they printed nothing.
+func (c *Company) Logs(id string) string { return c.logs.folder(id) }
+
 // after returns the incarnation of a job whose events are old ones here.
 func (c *Company) after(id string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resumed[id]
-}
-
-// findDataset finds the data of a task, importing a file.
-func (c *Company) findDataset(ctx context.Context, t *messages.TrainTask) (warnings []string, err error) {
-	info, err := c.datasets.Open(ctx, t.GetDataset(), dataset.Options{
-		Seed: t.GetOptions().GetSeed(), Label: t.GetDatasetLabel(), TestShare: t.GetDatasetTestShare(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	t.DatasetName, t.DatasetDigest = info.Name, info.Digest
-	t.TrainSamples, t.TestSamples = uint64(info.Train), uint64(info.Test)
-	return info.Warnings, task.CheckData(t)
-}
-
-// findFunction finds the function of a task, and has a program ready to run:
-// what is wrong with it shows before there is a job.
-func (c *Company) findFunction(ctx context.Context, t *messages.TrainTask) error {
-	name, env := t.GetFunctionName(), t.GetOptions().GetEnv()
-	if c.native.Has(name) && len(env) > 0 {
-		return fault.New("actors.start", fault.Invalid, "env: %q is a Go function and has no process of its own: leave --env out", name)
-	}
-	if c.native.Has(name) {
-		return c.native.CheckArgs(name, t.GetOptions().GetArgs())
-	}
-	program, err := c.programs.find(ctx, name)
-	if fault.KindOf(err) == fault.NotFound && !isPath(name) {
-		return fault.New("actors.start", fault.NotFound, "there is no function %q; there are %s, the programs in the store, and any program.py",
-			name, strings.Join(c.native.Names(), ", "))
-	}
-	if err != nil {
-		return err
-	}
-	t.FunctionName, t.FunctionVersion = program.Name, program.Version
-	return c.programs.ready(ctx, program.Name, program.Version, env)
 }
 
 // probeStore writes to the store and takes it back, so that a job does not train
@@ -163,16 +131,4 @@ func (c *Company) probeStore(ctx context.Context) error {
 		return fault.New("actors.start", fault.KindOf(err), "the store cannot keep a model: %w; give another one with --store", err)
 	}
 	return nil
-}
-
-// findInit checks that there is the model to start from, if one is asked for.
-func (c *Company) findInit(ctx context.Context, name string) error {
-	if name == "" {
-		return nil
-	}
-	blob, err := c.models.Open(ctx, name)
-	if err != nil {
-		return err
-	}
-	return blob.Close()
 }

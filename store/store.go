@@ -89,6 +89,12 @@ func Open(ctx context.Context, rawURL string) (Store, error) {
 	if err != nil {
 		return nil, fault.New(op, fault.Invalid, "store %q is no URL: %w", rawURL, err)
 	}
+	if u.Scheme == "" && u.Path != "" {
+		path, err := filepath.Abs(rawURL)
+		if err == nil {
+			return nil, fault.New(op, fault.Invalid, "store %q is a path, and not a URL: write %s", rawURL, (&url.URL{Scheme: "file", Path: path}).String())
+		}
+	}
 	if u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Opaque != "" {
 		return nil, fault.New(op, fault.Invalid, "store %q: only a scheme and a path are understood, as in file:///folder", rawURL)
 	}

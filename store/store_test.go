@@ -38,7 +38,8 @@ func TestMem(t *testing.T) {
 func TestOpenRefusesOtherURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"s3://bucket":         `scheme "s3": supported are file:// and mem://`,
-		"/tmp/x":              "supported are",
+		"/tmp/x":              `a path, and not a URL: write file:///tmp/x`,
+		"/a b":                `write file:///a%20b`,
 		"":                    "supported are",
 		"file://":             "no absolute path",
 		"file:relative":       "only a scheme and a path",

@@ -59,7 +59,7 @@ func (p *literalParser) header(n *Npy) error {
 
 func (p *literalParser) descr(n *Npy) error {
 	if p.ahead("[") || p.ahead("(") {
-		return fault.New(npyOp, fault.Invalid, "structured dtype %.60q is not supported: save each field as an array of its own", p.rest)
+		return fault.New(npyOp, fault.Invalid, "structured dtype is not supported: save each field as an array of its own")
 	}
 	s, err := p.text()
 	if err != nil {

@@ -24,7 +24,8 @@ func checkCounts(call functions.Invocation, got functions.Answer) error {
 	case math.IsNaN(got.Loss) || math.IsInf(got.Loss, 0):
 		return fault.New("host.loss", fault.Rejected, "the loss is %v", got.Loss)
 	case got.HasAccuracy && !(got.Correct >= 0 && got.Correct <= float64(n)):
-		return rejected("the function reports %v of %d samples as right", got.Correct, n)
+		return rejected("the function reports an accuracy of %.4g %%, %v right of %d samples: accuracy is in percent, 0 to 100",
+			got.Correct/float64(n)*100, got.Correct, n)
 	}
 	return nil
 }

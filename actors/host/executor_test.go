@@ -170,8 +170,8 @@ func TestWhatMayNotEnterAMergeIsRejected(t *testing.T) {
 		"another number of batches":   {change: counts(func(a *functions.Answer) { a.Batches = 7 }), says: "7 batches, 7 samples at 4 make 2"},
 		"a loss of NaN":               {change: counts(func(a *functions.Answer) { a.Loss = nan }), says: "loss is NaN"},
 		"an infinite loss":            {change: counts(func(a *functions.Answer) { a.Loss = -inf }), says: "loss is -Inf"},
-		"more right than samples":     {change: counts(func(a *functions.Answer) { a.HasAccuracy, a.Correct = true, 8 }), says: "8 of 7 samples as right"},
-		"NaN samples right":           {change: counts(func(a *functions.Answer) { a.HasAccuracy, a.Correct = true, nan }), says: "NaN of 7"},
+		"more right than samples":     {change: counts(func(a *functions.Answer) { a.HasAccuracy, a.Correct = true, 8 }), says: "an accuracy of 114.3 %, 8 right of 7 samples: accuracy is in percent, 0 to 100"},
+		"NaN samples right":           {change: counts(func(a *functions.Answer) { a.HasAccuracy, a.Correct = true, nan }), says: "NaN right of 7"},
 	}
 	b := newBench(t, scratch(t))
 	for name, test := range tests {

@@ -34,6 +34,18 @@ func functionOf(plan *messages.RoundPlan) string {
 	return FunctionKey(plan.GetFunctionName(), plan.GetFunctionVersion(), plan.GetEnv())
 }
 
+// outOfTime says more of an attempt that had its time. A program leaves its stack
+// in the log.
+func outOfTime(inv *messages.Invoke) string {
+	switch program := inv.GetPlan().GetFunctionVersion() != ""; {
+	case program && inv.GetAttempt().GetTask() == messages.Task_TASK_INIT:
+		return " (--function-timeout) in which the program was imported and made its model; the job's log says where it was"
+	case program:
+		return " (--function-timeout); the job's log says where it was"
+	}
+	return " (--function-timeout)"
+}
+
 // metricsOf returns what a function recorded, as a message.
 func metricsOf(metrics map[string]functions.Metric) map[string]*messages.WeightedSum {
 	if len(metrics) == 0 {

@@ -56,7 +56,7 @@ func TestAFunctionHasItsTimeFromItsStart(t *testing.T) {
 		failed := testkit.Expect[*messages.InvokeFailed](probe)
 		require.EqualValues(t, function, failed.GetAttempt().GetFunction())
 		require.Equal(t, messages.FailureKind_FAILURE_KIND_UNAVAILABLE, failed.GetFailure().GetKind())
-		require.Equal(t, "timed out after 2s", failed.GetFailure().GetText())
+		require.Equal(t, "timed out after 2s (--function-timeout)", failed.GetFailure().GetText())
 		require.Equal(t, chaos, failed.GetFailure().GetChaos())
 		require.EqualValues(t, 2_000_000, failed.GetDurationUs())
 		require.Equal(t, time.Duration(function+1)*2*time.Second, s.Now().Sub(testkit.Epoch))

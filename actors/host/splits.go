@@ -119,7 +119,7 @@ func (p *split) open(ctx context.Context, datasets Datasets) error {
 	if err != nil {
 		return fault.New("host.execute", fault.KindOf(err), "data set %q, %s: %w", p.name, pathX, err)
 	}
-	p.data.Samples = head.Rows()
+	p.data.Name, p.data.Samples = p.name, head.Rows()
 	return nil
 }
 

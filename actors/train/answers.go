@@ -135,6 +135,9 @@ func (s *state) dropping(a *assignment, f failed) string {
 
 // where names an attempt's place in the job.
 func where(attempt *messages.AttemptRef) string {
+	if attempt.GetTask() == messages.Task_TASK_INIT {
+		return "before the first epoch"
+	}
 	return fmt.Sprintf("epoch %d, round %d, function %d", attempt.GetEpoch(), attempt.GetRound(), attempt.GetFunction())
 }
 
@@ -156,10 +159,13 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 		switch {
 		case attempt.GetTask() == messages.Task_TASK_INIT:
 			out.Text = fmt.Sprintf("the first model was rejected twice: %s; look at what the function begins with", failure.GetText())
+		case attempt.GetTask() == messages.Task_TASK_VALIDATE && failure.GetOp() == "host.check": // counts: see actors/host
+			out.Text = fmt.Sprintf("the validation was rejected twice (epoch %d, test positions%s): %s; look at what the function's validation reports",
+				attempt.GetEpoch(), positions, failure.GetText())
 		case attempt.GetTask() == messages.Task_TASK_VALIDATE:
 			out.Text = fmt.Sprintf("the validation was rejected twice (epoch %d, test positions%s): %s; look at how the function validates, or lower --lr",
 				attempt.GetEpoch(), positions, failure.GetText())
-		case failure.GetOp() == "host.check": // counts: see actors/host
+		case failure.GetOp() == "host.check":
 			out.Text = fmt.Sprintf("the answer was rejected twice (%s): %s; look at what the function reports", where, failure.GetText())
 		default:
 			out.Text = fmt.Sprintf("diverged: %s, %s, positions%s, lr %v; lower --lr, or look at the data at these positions "+

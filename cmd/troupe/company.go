@@ -24,6 +24,9 @@ type company interface {
 	WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error)
 	// StopJob ends a job as STOPPED; that it has ended is for WatchJob to say.
 	StopJob(ctx context.Context, id, reason string) error
+	// Logs is the URL of the folder that keeps what a job's programs printed,
+	// "" when they printed nothing.
+	Logs(id string) string
 	inferrer
 	// Close ends the node and waits until nothing of it is left.
 	Close() error

@@ -155,3 +155,16 @@ func TestPanicIsABug(t *testing.T) {
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.err, "troupe: this is a bug, please report it: oh\n")
 }
+
+// The summary of a job that did not succeed says where to look, and what next.
+func TestTheSummarySaysWhatNext(t *testing.T) {
+	for phase, says := range map[messages.Phase]string{
+		messages.Phase_PHASE_SUCCEEDED: "  more      -o json prints each epoch, -v says what happens\n",
+		messages.Phase_PHASE_FAILED:    "  log       file:///store/jobs/01job/logs\n  more      -v says what happens\n",
+		messages.Phase_PHASE_STOPPED:   "  more      troupe run --resume 01job goes on\n",
+	} {
+		c := &fakeCompany{result: &messages.JobResult{Phase: phase}, logs: "file:///store/jobs/01job/logs"}
+		r := newWorld(t).run(c, "run", "mlp", "-d", "digits")
+		require.Equal(t, "job 01job "+stateName(phase)+" after 0 epochs in 0 ms\n"+says, r.out)
+	}
+}

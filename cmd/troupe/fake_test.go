@@ -25,6 +25,7 @@ type fakeCompany struct {
 	result   *messages.JobResult
 	warnings []string
 	startErr error // of StartJob
+	logs     string
 	closeErr error
 	endless  bool
 	deaf     bool   // StopJob does not end it
@@ -55,6 +56,8 @@ func (c *fakeCompany) StartJob(ctx context.Context, t *messages.TrainTask) (acto
 	}
 	return actors.Submission{ID: "01job", Warnings: c.warnings}, ctx.Err()
 }
+
+func (c *fakeCompany) Logs(string) string { return c.logs }
 
 func (c *fakeCompany) ResumeJob(ctx context.Context, id string, t *messages.TrainTask) (actors.Submission, error) {
 	c.task = t

@@ -47,7 +47,7 @@ func (s *session) follow(t *messages.TrainTask, node config.Node, flags *nodeFla
 	if err != nil {
 		return err
 	}
-	if err := s.printResult(id, t, result, flags.output); err != nil {
+	if err := s.printResult(id, t, result, c.Logs(id), flags.output); err != nil {
 		return err
 	}
 	if result.GetPhase() == messages.Phase_PHASE_SUCCEEDED {

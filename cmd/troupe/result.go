@@ -88,8 +88,8 @@ func text(s string) *string {
 func stateName(p messages.Phase) string { return strings.TrimPrefix(p.String(), "PHASE_") }
 
 // printResult writes the result to standard output in one write: one line of
-// JSON, or a summary.
-func (s *session) printResult(id string, t *messages.TrainTask, r *messages.JobResult, format string) error {
+// JSON, or a summary. logs is where what the job printed is, "" for nowhere.
+func (s *session) printResult(id string, t *messages.TrainTask, r *messages.JobResult, logs, format string) error {
 	var b bytes.Buffer
 	if format == "json" {
 		encoder := json.NewEncoder(&b)
@@ -98,14 +98,14 @@ func (s *session) printResult(id string, t *messages.TrainTask, r *messages.JobR
 			return err
 		}
 	} else {
-		writeSummary(&b, id, r)
+		writeSummary(&b, id, r, logs)
 	}
 	_, err := s.Out.Write(b.Bytes())
 	return err
 }
 
 // writeSummary writes what a person wants to know first.
-func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult) {
+func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult, logs string) {
 	fmt.Fprintf(b, "job %s %s after %s in %s\n", id, stateName(r.GetPhase()), count(len(r.GetEpochs()), "epoch"), seconds(r.GetWallS()))
 	if r.GetEndedEarly() != "" {
 		fmt.Fprintf(b, "  early     %s\n", r.GetEndedEarly())
@@ -125,5 +125,19 @@ func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult) {
 	if r.GetModel() != "" {
 		fmt.Fprintf(b, "  model     %s\n", r.GetModel())
 	}
-	fmt.Fprintln(b, "  more      -o json prints each epoch, -v says what happens")
+	if logs != "" && r.GetPhase() == messages.Phase_PHASE_FAILED {
+		fmt.Fprintf(b, "  log       %s\n", logs)
+	}
+	fmt.Fprintf(b, "  more      %s\n", more(id, r))
+}
+
+// more says what a person can do next.
+func more(id string, r *messages.JobResult) string {
+	switch r.GetPhase() {
+	case messages.Phase_PHASE_FAILED:
+		return "-v says what happens"
+	case messages.Phase_PHASE_STOPPED:
+		return "troupe run --resume " + id + " goes on"
+	}
+	return "-o json prints each epoch, -v says what happens"
 }

@@ -21,7 +21,7 @@ func (s *session) resume(id string, n uint32, flags *nodeFlags) error {
 		return err
 	}
 	if result := stored.State.GetResult(); result.GetPhase() == messages.Phase_PHASE_SUCCEEDED {
-		return s.printResult(stored.ID, stored.Task, result, flags.output)
+		return s.printResult(stored.ID, stored.Task, result, "", flags.output)
 	}
 	node, err := flags.node(stored.Resumed(n, flags.slots))
 	if err != nil {

@@ -80,6 +80,7 @@ func checked(ctx context.Context, train pair, test *pair, opts Options) (*conten
 			return nil, err
 		}
 		nonFinite += n
+		train.y, test.y = agree(train.y, test.y)
 		if err := checkAlike(train, *test); err != nil {
 			return nil, err
 		}
