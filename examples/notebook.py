@@ -1,6 +1,6 @@
 """Training from a script or a notebook, where data and results are objects.
 
-    PYTHONPATH=python python3 examples/notebook.py
+    PYTHONPATH=python /usr/bin/python3 examples/notebook.py
 
 In a notebook, each part below is a cell.
 """

@@ -1,7 +1,7 @@
 """Regression: a loss, and no accuracy.
 
-    PYTHONPATH=python python3 examples/regression.py waves.npz
-    troupe run examples/regression.py -d waves.npz -e 20 -b 32 --lr 0.01 -p 2
+    PYTHONPATH=python /usr/bin/python3 examples/regression.py /tmp/waves.npz
+    troupe run examples/regression.py -d /tmp/waves.npz -e 20 -b 32 --lr 0.01 -p 2
 
 The first line makes the data: y = sin(3 x0) + x1^2 with some noise.
 """
