@@ -104,8 +104,7 @@ func TestAFrozenZygoteIsReplaced(t *testing.T) {
 	eventually(t, time.Minute, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err := ask(ctx, r, "any", "ok", 1)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, _ = ask(ctx, r, "any", "ok", 1) // out of time, or served by the next zygote
 		return !running(frozen)
 	}, "the end of the zygote")
 
