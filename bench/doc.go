@@ -36,6 +36,20 @@
 // MB/s of answers merged into a new model on the plane, beside memcpy-MB/s, the
 // same bytes merely copied in memory; of-memcpy is the one divided by the other.
 //
+// # Checkpoints
+//
+// ms/round of a job whose state is stored beside its rounds, on a disk that is
+// synced: hardly ever (never), after every merge (always) and as often as Troupe
+// chooses (auto), and the last two by the first.
+//
+// # KilledWorkers
+//
+// 100 rounds of a second, four Python workers, of which one is killed in every ten
+// rounds at a moment drawn evenly. of-calm-raw is the undisturbed run's time by
+// that, which is the useful samples per second by those of the undisturbed run;
+// of-calm-counted the same when what the killed attempts had worked (s-lost, of
+// four) counts as capacity that was not there. They are to be 0.85 and 0.9 or more.
+//
 // # PythonManyRounds
 //
 // 5,000 rounds of a tiny PyTorch program, N=2: what is held after 500 rounds, 2,750
