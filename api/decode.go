@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -149,32 +150,5 @@ func shown(s string) string {
 // unknown is the error about a field that there is not, with the nearest one
 // that there is.
 func unknown(what, name string, known []string) error {
-	best, least := "", 1<<30
-	for _, k := range known {
-		if d := distance(shown(name), k); d < least {
-			best, least = k, d
-		}
-	}
-	return invalid("%s: there is no field %q: did you mean %q?", what, shown(name), best)
-}
-
-// distance is how many bytes must be changed, added or removed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return invalid("%s: there is no field %q: did you mean %q?", what, shown(name), config.Nearest(shown(name), known))
 }

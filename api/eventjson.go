@@ -13,10 +13,10 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-// encodeEvent returns an event as JSON, with the names of the .proto file:
+// EncodeEvent returns an event as JSON, with the names of the .proto file:
 // numbers are numbers, whatever their width; null is what is not set, or no
 // number that JSON has.
-func encodeEvent(e *messages.JobEvent) []byte {
+func EncodeEvent(e *messages.JobEvent) []byte {
 	var b bytes.Buffer
 	writeMessage(&b, e.ProtoReflect())
 	return b.Bytes()
@@ -32,9 +32,9 @@ func DecodeEvent(data []byte) (*messages.JobEvent, error) {
 	return e, nil
 }
 
-// eventName says what happened, as in "round_merged"; "" for what this version
+// EventName says what happened, as in "round_merged"; "" for what this version
 // does not know.
-func eventName(e *messages.JobEvent) string {
+func EventName(e *messages.JobEvent) string {
 	m := e.ProtoReflect()
 	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("what"))
 	if field == nil {

@@ -94,10 +94,10 @@ func (o *eventWriter) event(e Event) error {
 	switch {
 	case e.Reset:
 		return o.send(eventText(e.Cursor, "reset", []byte("{}")))
-	case eventName(e.Event) == "":
+	case EventName(e.Event) == "":
 		return nil // of a later version
 	}
-	return o.send(eventText(e.Cursor, eventName(e.Event), encodeEvent(e.Event)))
+	return o.send(eventText(e.Cursor, EventName(e.Event), EncodeEvent(e.Event)))
 }
 
 func (o *eventWriter) send(text string) error {

@@ -30,13 +30,8 @@ func DefaultStore(getenv func(string) string) string {
 // ($XDG_CONFIG_HOME, which counts only when absolute, or ~/.config), "" where
 // none of the variables says where that is.
 func DefaultTLSDir(getenv func(string) string) string {
-	base := getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(base) {
-		home := getenv("HOME")
-		if home == "" {
-			return ""
-		}
-		base = filepath.Join(home, ".config")
+	if dir := userFolder(getenv); dir != "" {
+		return filepath.Join(dir, "tls")
 	}
-	return filepath.Join(base, "troupe", "tls")
+	return ""
 }

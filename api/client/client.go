@@ -35,6 +35,9 @@ type Config struct {
 	Token  string
 	// Patience is for how long streams try to reach a server that is gone; 0: 1 minute.
 	Patience time.Duration
+	// Lost is called when a stream has lost the server and begins to look for it
+	// for that long, once each time; nil: nobody is told. It must not block.
+	Lost func(server string, patience time.Duration)
 }
 
 // Client talks to one server. It is safe for concurrent use.
@@ -42,6 +45,7 @@ type Client struct {
 	base     *url.URL
 	token    string
 	patience time.Duration
+	lost     func(server string, patience time.Duration)
 	http     *http.Client
 }
 
@@ -74,7 +78,11 @@ func New(c Config) (*Client, error) {
 	if patience == 0 {
 		patience = time.Minute
 	}
-	return &Client{base: base, token: token, patience: patience, http: &http.Client{
+	lost := c.Lost
+	if lost == nil {
+		lost = func(string, time.Duration) {}
+	}
+	return &Client{base: base, token: token, patience: patience, lost: lost, http: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil

@@ -40,6 +40,7 @@ func (c *Client) Events(ctx context.Context, job, after string, on func(api.Even
 		}
 		if lost.IsZero() {
 			lost = now
+			c.lost(c.Server(), c.patience)
 		}
 		if now.Sub(lost) > c.patience {
 			return err
@@ -173,6 +174,7 @@ func (c *Client) Log(ctx context.Context, id string, function int, follow bool, 
 		}
 		if lost.IsZero() {
 			lost = now
+			c.lost(c.Server(), c.patience)
 		}
 		if now.Sub(lost) > c.patience || !sleep(ctx, pause/2+mathrand.N(pause)) {
 			return err

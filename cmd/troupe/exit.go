@@ -56,6 +56,9 @@ func exitCode(err error) int {
 		}
 		return exitFailed
 	}
+	if left, ok := errors.AsType[*leftError](err); ok {
+		return exitKilled + number(left.sig)
+	}
 	switch fault.KindOf(err) {
 	case fault.Invalid:
 		return exitInvalid

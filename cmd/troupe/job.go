@@ -50,6 +50,11 @@ func (s *session) follow(t *messages.TrainTask, node config.Node, flags *nodeFla
 	if err := s.printResult(id, t, result, c.Logs(id), flags.output); err != nil {
 		return err
 	}
+	return endOf(id, result)
+}
+
+// endOf returns nil for a job that has SUCCEEDED, else how it ended.
+func endOf(id string, result *messages.JobResult) error {
 	if result.GetPhase() == messages.Phase_PHASE_SUCCEEDED {
 		return nil
 	}
@@ -66,11 +71,7 @@ func (s *session) submit(ctx context.Context, c company, t *messages.TrainTask, 
 		return "", nil, err
 	}
 	fmt.Fprintf(s.screen, "job %s: %s on %s\n", sub.ID, t.GetFunctionName(), t.GetDataset())
-	warned = warnings{}
-	for _, text := range sub.Warnings {
-		s.warn(warned, text)
-	}
-	return sub.ID, warned, nil
+	return sub.ID, s.warnAll(sub.Warnings), nil
 }
 
 // watch shows the job until it has ended. When ctx ends, the job is told to
@@ -92,25 +93,51 @@ func (s *session) watch(ctx context.Context, c company, id string, warned warnin
 		}
 	}()
 
-	shown := s.newDisplay(t, flags.verbose)
-	result, err := c.WatchJob(watching, id, func(e *messages.JobEvent) {
-		if w := e.GetWarned(); w != nil {
-			s.warn(warned, w.GetText())
-		}
-		if end := e.GetTrainingEnded(); end != nil {
-			fmt.Fprintf(s.screen, "training ends early: %s\n", end.GetReason())
-		}
-		if at := e.GetStarted(); e.GetJob().GetIncarnation() > 1 && at != nil {
-			fmt.Fprintf(s.screen, "job %s %s\n", id, resumedAt(at))
-		}
-		shown.show(e)
-	})
-	shown.close()
+	v := s.newViewer(id, t, warned, flags.verbose)
+	result, err := c.WatchJob(watching, id, v.show)
+	v.close()
 	return result, err
 }
 
+// viewer shows a job to a person, event by event.
+type viewer struct {
+	session *session
+	id      string
+	warned  warnings
+	display display
+}
+
+func (s *session) newViewer(id string, t *messages.TrainTask, warned warnings, verbosity int) *viewer {
+	return &viewer{session: s, id: id, warned: warned, display: s.newDisplay(t, verbosity)}
+}
+
+func (v *viewer) show(e *messages.JobEvent) {
+	s := v.session
+	if w := e.GetWarned(); w != nil {
+		s.warn(v.warned, w.GetText())
+	}
+	if end := e.GetTrainingEnded(); end != nil {
+		fmt.Fprintf(s.screen, "training ends early: %s\n", end.GetReason())
+	}
+	if at := e.GetStarted(); e.GetJob().GetIncarnation() > 1 && at != nil {
+		fmt.Fprintf(s.screen, "job %s %s\n", v.id, resumedAt(at))
+	}
+	v.display.show(e)
+}
+
+func (v *viewer) close() { v.display.close() }
+
 // warnings are those that were given: each is given once.
 type warnings map[string]bool
+
+// warnAll gives the warnings that came with a submission.
+func (s *session) warnAll(texts []string) warnings {
+	warned := warnings{}
+	for _, text := range texts {
+		s.warn(warned, text)
+	}
+	return warned
+}
 
 func (s *session) warn(warned warnings, text string) {
 	if !warned[text] {

@@ -65,6 +65,7 @@ func newRootCommand(s *session) *cobra.Command {
 			return unknownVerb(cmd, args[0])
 		},
 	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return s.configure(cmd.Flags()) }
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.screen)
@@ -74,9 +75,14 @@ func newRootCommand(s *session) *cobra.Command {
 	root.SetUsageTemplate(root.UsageTemplate() + exitsTemplate)
 	root.AddCommand(
 		newDemoCommand(s),
+		newEventsCommand(s),
 		newInferCommand(s),
+		newLogsCommand(s),
 		newModelCommand(s),
 		newRunCommand(s),
+		newStacksCommand(s),
+		newTaskCommand(s),
+		newTrainCommand(s),
 		newUpCommand(s),
 		newVersionCommand(s),
 	)

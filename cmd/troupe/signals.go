@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -11,6 +12,18 @@ import (
 // then its cause. A second signal ends the process at once. The caller calls
 // release, which waits until nothing listens any more.
 func (s *session) untilSignal() (ctx context.Context, release func()) {
+	return s.onSignal(func(sig os.Signal) {
+		fmt.Fprintf(s.screen, "troupe: stopping after %s; once more ends at once\n", name(sig))
+	})
+}
+
+// whileLooking is untilSignal for what a signal ends without harm: whoever looks
+// on goes.
+func (s *session) whileLooking() (ctx context.Context, release func()) {
+	return s.onSignal(func(os.Signal) {})
+}
+
+func (s *session) onSignal(say func(os.Signal)) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -22,8 +35,8 @@ func (s *session) untilSignal() (ctx context.Context, release func()) {
 					s.Exit(exitKilled + number(sig))
 				}
 				s.screen.home()
-				fmt.Fprintf(s.screen, "troupe: stopping after %s; once more ends at once\n", name(sig))
-				cancel(fmt.Errorf("stopped by %s", name(sig)))
+				say(sig)
+				cancel(signalError{sig})
 			case <-over:
 				cancel(nil)
 				return
@@ -34,6 +47,33 @@ func (s *session) untilSignal() (ctx context.Context, release func()) {
 		close(over)
 		<-done
 	}
+}
+
+// signalError says which signal came.
+type signalError struct{ sig os.Signal }
+
+func (e signalError) Error() string { return "stopped by " + name(e.sig) }
+
+// leftError ends a verb that only looked on, by a signal: nothing else ends by
+// that.
+type leftError struct {
+	sig  os.Signal
+	text string
+}
+
+func (e *leftError) Error() string { return e.text }
+
+// left returns err, or where a signal ended ctx a leftError with that text, or
+// else that of the signal.
+func left(ctx context.Context, err error, text string) error {
+	by, ok := errors.AsType[signalError](context.Cause(ctx))
+	if !ok {
+		return err
+	}
+	if text == "" {
+		text = by.Error()
+	}
+	return &leftError{by.sig, text}
 }
 
 func name(s os.Signal) string {

@@ -54,12 +54,17 @@ func newTrainFlags() *trainFlags {
 	}
 }
 
-// register adds the flags to set.
+// register adds the flags to set, for a task of this machine: its data may be a
+// file.
 func (f *trainFlags) register(set *pflag.FlagSet) {
+	f.registerTask(set, "data set to train on: a built-in (digits), a path, or the name of one in the store")
+	f.registerReading(set)
+}
+
+// registerTask adds the flags of any task.
+func (f *trainFlags) registerTask(set *pflag.FlagSet, dataset string) {
 	o := f.options
-	set.StringVarP(&f.dataset, "dataset", "d", "", "data set to train on: a built-in (digits), a path, or the name of one in the store")
-	set.StringVar(&f.label, "label", "", "column of a CSV file that is y (default: the last)")
-	set.Var(share(&f.testShare, "0.2"), "test-share", "part to test with, of a file that has no test part")
+	set.StringVarP(&f.dataset, "dataset", "d", "", dataset)
 	set.VarP(whole(&f.epochs, 1, task.MaxEpochs), "epochs", "e", "how often every sample is trained")
 	set.VarP(whole(&f.batch, 1, task.MaxBatchSize), "batch", "b", "samples of a batch")
 	set.Var(positive(&f.lr), "lr", "learning rate")
@@ -94,6 +99,12 @@ func (f *trainFlags) register(set *pflag.FlagSet) {
 	set.BoolVar(&o.InitPartial, "init-partial", false, "take of --init what fits, leave the rest as the function made it")
 	set.Int32Var(&o.Priority, "priority", o.Priority, "jobs of a higher priority start first")
 	set.Var(f.chaos(), "chaos", "break things on purpose: shares of the attempts, such as kill=0.1,hang=0.02,nan=0.02,slow=0.1,freeze=0.02,corrupt=0.02,disk-full=0.02; of the rounds, crash-job=0.05; store-down=10s; seed=7")
+}
+
+// registerReading adds the flags that say how a file is read.
+func (f *trainFlags) registerReading(set *pflag.FlagSet) {
+	set.StringVar(&f.label, "label", "", "column of a CSV file that is y (default: the last)")
+	set.Var(share(&f.testShare, "0.2"), "test-share", "part to test with, of a file that has no test part")
 }
 
 func (f *trainFlags) chaos() *value {
