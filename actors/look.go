@@ -38,22 +38,7 @@ func (c *Company) Job(ctx context.Context, id string) (*messages.JobView, error)
 // AllJobs returns every job of the store, oldest first. One that cannot be read
 // is left out.
 func (c *Company) AllJobs(ctx context.Context) ([]*messages.JobView, error) {
-	ids, err := c.catalog.IDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var views []*messages.JobView
-	for _, id := range ids {
-		v, err := c.Job(ctx, id)
-		switch kind := fault.KindOf(err); {
-		case err == nil:
-			views = append(views, v)
-		case kind == fault.NotFound || kind == fault.Corrupt: // gone meanwhile, or damaged
-		default:
-			return nil, err
-		}
-	}
-	return views, nil
+	return allJobs(ctx, c.catalog, c.Job)
 }
 
 // DeleteJob forgets a job that has ended: its history and logs, not its model.
@@ -63,10 +48,10 @@ func (c *Company) DeleteJob(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if v.GetResult() == nil {
+	if _, here := c.board.Job(id); here && v.GetResult() == nil {
 		return fault.New("actors.delete", fault.Conflict, "job %s has not ended: stop it first", id)
 	}
-	if err := c.catalog.Delete(ctx, id); err != nil {
+	if err := deleteJob(ctx, c.catalog, c.jobs.owner, v); err != nil {
 		return err
 	}
 	c.board.Drop(id)

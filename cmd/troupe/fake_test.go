@@ -145,7 +145,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{out: &bytes.Buffer{}, err: &bytes.Buffer{}, signals: make(chan os.Signal, 2)}
 	w.env = env{
 		In: new(bytes.Buffer), Out: w.out, Err: w.err,
-		Getenv:     func(k string) string { return map[string]string{"HOME": "/home/ann"}[k] },
+		Getenv:     func(k string) string { return map[string]string{"HOME": "/home/ann", "TROUPE_SERVER": "none"}[k] },
 		IsTerminal: func(io.Writer) bool { return false },
 		Signals:    w.signals,
 		Exit:       func(code int) { require.Failf(t, "the process was ended at once", "code %d", code) },

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -64,26 +63,6 @@ func (s *session) printModels(models []model.Model) error {
 			orDash("%.1f %%", m.Accuracy), orDash("%.3f", m.ValidationLoss), m.Bytes, m.Created.UTC().Format(time.RFC3339))
 	}
 	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := s.Out.Write(b.Bytes())
-	return err
-}
-
-// orDash formats what was measured.
-func orDash(format string, x *float64) string {
-	if x == nil {
-		return "-"
-	}
-	return fmt.Sprintf(format, *x)
-}
-
-// printJSON writes one line to standard output in one write.
-func (s *session) printJSON(v any) error {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
 		return err
 	}
 	_, err := s.Out.Write(b.Bytes())

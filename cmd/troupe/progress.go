@@ -37,10 +37,15 @@ func (l *lines) show(e *messages.JobEvent) {
 
 func (l *lines) close() {}
 
-// epochLine is an epoch in one line; what was not measured is left out.
+// epochLine is an epoch in one line, of so many (0: not known); what was not
+// measured is left out.
 func epochLine(r *messages.EpochRecord, epochs uint32) string {
+	of := ""
+	if epochs > 0 {
+		of = fmt.Sprintf("/%d", epochs)
+	}
 	parts := []string{
-		fmt.Sprintf("epoch %d/%d", r.GetEpoch(), epochs),
+		fmt.Sprintf("epoch %d%s", r.GetEpoch(), of),
 		fmt.Sprintf("loss %.3f", r.GetTrainLoss()),
 	}
 	if r.ValidationLoss != nil {

@@ -98,14 +98,14 @@ func (s *session) printResult(id string, t *messages.TrainTask, r *messages.JobR
 			return err
 		}
 	} else {
-		writeSummary(&b, id, r, logs)
+		writeSummary(&b, id, r, logs, more(id, r))
 	}
 	_, err := s.Out.Write(b.Bytes())
 	return err
 }
 
 // writeSummary writes what a person wants to know first.
-func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult, logs string) {
+func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult, logs, next string) {
 	fmt.Fprintf(b, "job %s %s after %s in %s\n", id, stateName(r.GetPhase()), count(len(r.GetEpochs()), "epoch"), seconds(r.GetWallS()))
 	if r.GetEndedEarly() != "" {
 		fmt.Fprintf(b, "  early     %s\n", r.GetEndedEarly())
@@ -128,7 +128,20 @@ func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult, logs string
 	if logs != "" && r.GetPhase() == messages.Phase_PHASE_FAILED {
 		fmt.Fprintf(b, "  log       %s\n", logs)
 	}
-	fmt.Fprintf(b, "  more      %s\n", more(id, r))
+	fmt.Fprintf(b, "  more      %s\n", next)
+}
+
+// printEnd writes the summary of a job of a server to standard output in one
+// write.
+func (s *session) printEnd(id string, r *messages.JobResult) error {
+	var b bytes.Buffer
+	next := "troupe history get --id " + id + " has each epoch"
+	if r.GetPhase() == messages.Phase_PHASE_STOPPED {
+		next = "troupe task resume --id " + id + " goes on"
+	}
+	writeSummary(&b, id, r, "troupe logs --id "+id, next)
+	_, err := s.Out.Write(b.Bytes())
+	return err
 }
 
 // more says what a person can do next.

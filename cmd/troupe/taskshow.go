@@ -14,6 +14,9 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
+// epochsShown is of how many epochs, the last ones, a person is told.
+const epochsShown = 10
+
 // newTaskShowCommand returns the verb that says how a job is.
 func newTaskShowCommand(s *session) *cobra.Command {
 	server, id, output, follow := &remoteFlags{}, "", "text", false
@@ -104,7 +107,12 @@ func (s *session) printTask(t api.TaskDetails) error {
 	if t.Reason != nil {
 		line("reason", "%s", strings.ReplaceAll(*t.Reason, "\n", "\n              "))
 	}
-	for _, e := range t.View().GetEpochs() {
+	epochs := t.View().GetEpochs()
+	if more := len(epochs) - epochsShown; more > 0 {
+		line("earlier", "%s: troupe history get --id %s", count(more, "epoch"), t.Job.ID)
+		epochs = epochs[more:]
+	}
+	for _, e := range epochs {
 		fmt.Fprintf(&b, "  %s\n", epochLine(e, t.Request.Epochs))
 	}
 	_, err := s.Out.Write(b.Bytes())

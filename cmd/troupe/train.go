@@ -107,7 +107,7 @@ func (s *session) followToEnd(c *client.Client, id string, t *messages.TrainTask
 		return err
 	}
 	if output == "text" {
-		if err := s.printResult(id, t, result, output); err != nil {
+		if err := s.printEnd(id, result); err != nil {
 			return err
 		}
 	}

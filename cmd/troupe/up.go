@@ -75,7 +75,7 @@ func (s *session) up(flags *nodeFlags, policy string, web config.API) (err error
 	spool := filepath.Join(os.TempDir(), fmt.Sprintf("troupe-uploads-%d-%d", os.Getuid(), os.Getpid()))
 	defer os.RemoveAll(spool)
 	server, err := api.Start(web, api.Deps{
-		Company: &node{Company: c, address: web.Listen}, Log: log, Version: thisBuild().Version, Spool: spool,
+		Company: newNode(c, web.Listen), Log: log, Version: thisBuild().Version, Spool: spool,
 	})
 	if err != nil {
 		return err

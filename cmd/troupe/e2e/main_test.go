@@ -81,7 +81,7 @@ func (h home) command(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, h.binary, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
 	cmd.Dir = h.dir
-	cmd.Env = []string{"HOME=" + h.dir, "XDG_DATA_HOME=" + filepath.Join(h.dir, "data"), "TMPDIR=" + h.tmp, "TERM=xterm"}
+	cmd.Env = []string{"HOME=" + h.dir, "XDG_DATA_HOME=" + filepath.Join(h.dir, "data"), "TMPDIR=" + h.tmp, "TERM=xterm", "TROUPE_SERVER=none"}
 	if python := os.Getenv("TROUPE_PYTHON"); python != "" {
 		cmd.Env = append(cmd.Env, "TROUPE_PYTHON="+python)
 	}
