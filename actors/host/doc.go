@@ -39,10 +39,11 @@
 //
 // # Messages
 //
-// In: Invoke, CancelInvocation (FunctionInvoker), ReleaseTensors (TrainJob).
+// In: Invoke, CancelInvocation (FunctionInvoker), ReleaseTensors, KeepState,
+// AskState (TrainJob).
 // Out: InvokeAccepted, Invoked, InvokeFailed (to whoever sent the last Invoke of
-// the attempt), ReleaseTensorsReply (where everything is released), HostReported,
-// HostLeft (Scheduler). No order among messages is relied on: steps, incarnations
+// the attempt), ReleaseTensorsReply (where everything is released), AskStateReply,
+// HostReported, HostLeft (Scheduler). No order among messages is relied on: steps, incarnations
 // and the memory of what was cancelled make late and repeated ones harmless, and
 // senders repeat what got lost.
 //
@@ -52,6 +53,6 @@
 // more: the repeats of Invoke run them anew. Runs outlive it: they are
 // cancelled, and hold their slots in the new boot until they return. What a run
 // returned with lies on the run, so the crash over that very message loses
-// nothing. Answers are found by their keys when they are released. Which slots
+// nothing. The states that it keeps of jobs outlive it, too. Answers are found by their keys when they are released. Which slots
 // were in quarantine is forgotten.
 package host

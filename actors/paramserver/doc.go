@@ -1,11 +1,17 @@
 // Package paramserver is the ParameterServer: it launches TrainJobs, watches
 // over them, and starts the next incarnation of one that died.
 //
-//	StartJob              JobFinished
-//	────────> running ─────────────────────────────────────> ended
-//	           ^   │ died without a result   │ too often,     ^
-//	  back-off │   v                         v or to be stopped
-//	           waiting ───────────────────────────────────────┘
+//	StartJob         owned              JobFinished
+//	───────> waiting ──────> running ──────────────────────────────> ended
+//	          ^   │ another    │ died without a result   │ too often, ^
+//	 back-off │   │ owns it    │                         │ or to stop │
+//	          └───┼────────────┘                         └────────────┤
+//	              └────────────────────────────────────────────────────
+//
+// A waiting job is to be owned: the store is asked, off the actor, for the claim
+// of its next incarnation. An owner that gives no sign of life for 10 s in which it
+// could have been seen is gone; one that does has the job, which then FAILED here
+// with CONFLICT. A store that is away is asked again each second.
 //
 // In: StartJob, ResizeJob and JobFinishedReply from the Scheduler; StopJob from
 // it or from a client; JobFinished from its children, the TrainJobs;
@@ -17,7 +23,9 @@
 //
 // No order of arrival is relied on. A StartJob starts a job at most once, since
 // jobs are remembered until the Scheduler has their end, and a thousand of them
-// longer; a repeat tells how the job is. Messages of a lower term than the
+// longer; a repeat tells how the job is. An ended job starts again for a key that
+// it never had (a resume), once what it left is let go of; starts, sizes and stops
+// of a key that is over change nothing. Messages of a lower term than the
 // highest heard of are refused.
 //
 // # Supervision
@@ -25,7 +33,7 @@
 // A TrainJob is stateful and never restarted in place. One that panics is
 // stopped; once it is gone, a child named by the next incarnation starts after
 // a back-off of 1, 2, then 4 s, with the newest size that the Scheduler sent.
-// After the third respawn, and at once for an error that repeating cannot help,
+// After the third respawn without a further merge, and at once for an error that repeating cannot help,
 // the job has FAILED with the panic as the reason. A job that was to be stopped
 // is not respawned: it is STOPPED. In both cases nobody else is left to say so,
 // and the ParameterServer posts JobEnded under the next incarnation's number.

@@ -6,7 +6,7 @@
 //	            │                          └── JobFinished or its like ───^
 //	            └── StopJob ────────────────────────────────────────────> ended
 //
-// In: SubmitJob and StopJob from clients; HostReported and HostLeft from
+// In: SubmitJob, ResumeJob and StopJob from clients; HostReported and HostLeft from
 // FunctionHosts; StartJobReply, ResizeJobReply, StopJobReply and JobFinished
 // from the ParameterServer; RequestParallelism from TrainJobs; JobEventReply
 // from the Journal.
@@ -20,6 +20,10 @@
 // until the Journal has them; every 5 s it asks how a running job is, by a
 // StartJob, which catches up on a lost JobFinished. A job that was answered for
 // never starts again: the ParameterServer knows it, and only tells how it is.
+//
+// ResumeJob queues a job again that has ended, here or in a process that is gone.
+// It has a new key; what incarnations up to after_incarnation say is not heard,
+// and its sizes are numbered on, so that nothing late of an earlier life counts.
 //
 // # Sizes
 //

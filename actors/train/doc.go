@@ -21,10 +21,18 @@
 // ReleaseTensors to the hosts that worked for it, RequestParallelism to the
 // Scheduler, JobEvent to the Journal, JobFinished to its parent.
 //
+// To the next incarnation it leaves its state: after each merge KeepState to the
+// hosts, and beside the rounds the newest state to the store, through its Vault.
+// An incarnation that is not the first asks hosts with AskState what they keep,
+// waits a second at most for AskStateReply, and goes on from the later of theirs
+// and the store's (docs/adr/0012-checkpoints.md). One that hears from a beat or a
+// save that a later one owns the job ends at once.
+//
 // Nothing is relied on to arrive: what is not answered is sent again each
 // second, and whatever does not name the open attempt is dropped. An unanswered
 // RequestParallelism leaves N as it is after two seconds.
 //
-// A crash loses the whole job's progress: the job is stateful and never
-// restarted in place; its ParameterServer spawns the next incarnation.
+// A crash loses the round in flight: the job is stateful and never restarted in
+// place; its ParameterServer spawns the next incarnation, which goes on from the
+// last merge.
 package train
