@@ -143,16 +143,12 @@ func (s *Server) createDataset(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "multipart/form-data" {
+	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "multipart/form-data" || parameters["boundary"] == "" {
 		return refuse(http.StatusUnsupportedMediaType, "send multipart/form-data with the files x-train, y-train, x-test, y-test, or one named file")
 	}
 	return s.receive(r, s.config.MaxDataset, func(dir string) error {
-		form, err := r.MultipartReader()
-		if err != nil {
-			return invalid("the form: %w", err)
-		}
-		path, err := receiveFiles(dir, form, s.config.MaxDataset)
+		path, err := receiveFiles(dir, newForm(r.Body, parameters["boundary"]), s.config.MaxDataset)
 		if err != nil {
 			return err
 		}
@@ -179,10 +175,10 @@ func readingOf(r *http.Request) (how dataset.Options, err error) {
 
 // receiveFiles writes the files of a form below dir. It returns the path of the
 // only one, or of a folder with all of them.
-func receiveFiles(dir string, form *multipart.Reader, limit int64) (string, error) {
+func receiveFiles(dir string, form *form, limit int64) (string, error) {
 	var files []string
 	for n := 0; ; n++ {
-		part, err := form.NextRawPart()
+		part, err := form.next()
 		if err == io.EOF {
 			break
 		}
