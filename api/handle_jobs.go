@@ -222,7 +222,7 @@ func (s *Server) histories(w *response, r *http.Request) error {
 	}
 	histories := make([]History, 0, len(views)) // [], never null
 	for _, v := range views {
-		histories = append(histories, NewHistory(v))
+		histories = append(histories, NewHistory(v).brief())
 	}
 	w.json(http.StatusOK, histories)
 	return nil

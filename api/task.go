@@ -92,7 +92,11 @@ func (t Task) View() *messages.JobView {
 
 // NewTaskDetails returns a job as GET /tasks/{id} shows it.
 func NewTaskDetails(v *messages.JobView) TaskDetails {
-	d := TaskDetails{Task: NewTask(v), Epochs: newEpochs(v.GetEpochs()), Warnings: v.GetWarnings()}
+	records := v.GetEpochs()
+	if len(records) == 0 { // of a job that is known by its result only
+		records = v.GetResult().GetEpochs()
+	}
+	d := TaskDetails{Task: NewTask(v), Epochs: newEpochs(records), Warnings: v.GetWarnings()}
 	if d.Warnings == nil {
 		d.Warnings = []string{}
 	}
@@ -107,40 +111,4 @@ func (d TaskDetails) View() *messages.JobView {
 	v := d.Task.View()
 	v.Epochs, v.Warnings, v.Result = records(d.Epochs), d.Warnings, d.Result.result()
 	return v
-}
-
-// History is what a job has done, with KubeML's field names.
-type History struct {
-	ID   string       `json:"id"`
-	Task TrainRequest `json:"task"`
-	Data HistoryData  `json:"data"`
-	Job  TaskDetails  `json:"job" doc:"the job as GET /tasks/{id} shows it"`
-}
-
-// HistoryData has a value for each epoch. null: not measured.
-type HistoryData struct {
-	ValidationLoss []*float64 `json:"validation_loss"`
-	Accuracy       []*float64 `json:"accuracy" doc:"percent"`
-	TrainLoss      []*float64 `json:"train_loss"`
-	Parallelism    []uint32   `json:"parallelism"`
-	EpochDuration  []float64  `json:"epoch_duration" doc:"seconds"`
-}
-
-// NewHistory returns what a job has done.
-func NewHistory(v *messages.JobView) History {
-	h := History{ID: v.GetId(), Task: NewTrainRequest(v.GetTask()), Job: NewTaskDetails(v), Data: HistoryData{
-		ValidationLoss: []*float64{}, Accuracy: []*float64{}, TrainLoss: []*float64{}, Parallelism: []uint32{}, EpochDuration: []float64{},
-	}}
-	epochs := h.Job.Epochs
-	if len(epochs) == 0 && h.Job.Result != nil {
-		epochs = h.Job.Result.Epochs
-	}
-	for _, e := range epochs {
-		h.Data.ValidationLoss = append(h.Data.ValidationLoss, e.ValidationLoss)
-		h.Data.Accuracy = append(h.Data.Accuracy, e.Accuracy)
-		h.Data.TrainLoss = append(h.Data.TrainLoss, e.TrainLoss)
-		h.Data.Parallelism = append(h.Data.Parallelism, e.Parallelism)
-		h.Data.EpochDuration = append(h.Data.EpochDuration, e.DurationS)
-	}
-	return h
 }

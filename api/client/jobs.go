@@ -111,7 +111,7 @@ func (c *Client) AllJobs(ctx context.Context) ([]*messages.JobView, error) {
 	histories, err := c.Histories(ctx)
 	var views []*messages.JobView
 	for _, h := range histories {
-		views = append(views, h.Job.View())
+		views = append(views, h.View())
 	}
 	return views, err
 }
