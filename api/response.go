@@ -37,7 +37,7 @@ func (w *response) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience)) // every connection has deadlines
+	w.extend()
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	return n, err
@@ -45,8 +45,14 @@ func (w *response) Write(b []byte) (int, error) {
 
 // flush sends what was written so far.
 func (w *response) flush() error {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience))
+	w.extend()
 	return w.control.Flush()
+}
+
+// extend gives the client its patience from now on. What follows the handler, such
+// as the last bytes of a quiet stream, needs it too.
+func (w *response) extend() {
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience)) // every connection has deadlines
 }
 
 // cut ends the connection, so that the client knows that something is missing.

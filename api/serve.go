@@ -24,6 +24,7 @@ func (s *Server) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	pattern := ""
 	defer func() {
 		aborted := s.recovered(w, r, recover())
+		w.extend()
 		s.log.Debug("request", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Int("status", w.status),
 			zap.Int64("bytes", w.bytes), zap.Int64("duration_ms", time.Since(began).Milliseconds()))
 		if s.metrics != nil {

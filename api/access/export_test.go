@@ -1,0 +1,4 @@
+package access
+
+// IsLoopback reports whether a host is this machine.
+var IsLoopback = isLoopback
