@@ -1,4 +1,16 @@
 package api
 
+import "slices"
+
 // EncodeEvent is how the stream has an event.
 var EncodeEvent = encodeEvent
+
+// Routes lists all routes, as in "GET /tasks", in order.
+func Routes() []string {
+	var all []string
+	for _, r := range routes() {
+		all = append(all, r.method+" "+r.path)
+	}
+	slices.Sort(all)
+	return all
+}

@@ -92,6 +92,8 @@ func responses(r route, components schemas) map[string]any {
 func media(c content, components schemas) map[string]any {
 	of := schema{"type": "string"}
 	switch {
+	case c.value == trainBody{}:
+		of = components.trainRequest()
 	case c.value != nil:
 		of = components.of(c.value)
 	case c.media == "application/json":
@@ -99,6 +101,9 @@ func media(c content, components schemas) map[string]any {
 	}
 	return map[string]any{c.media: map[string]any{"schema": of}}
 }
+
+// trainBody stands for what DecodeTask reads.
+type trainBody struct{}
 
 // operationID makes a name of a route, as in get_tasks_id.
 func operationID(r route) string {

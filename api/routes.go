@@ -63,7 +63,7 @@ func jobRoutes() []route {
 	return []route{
 		{
 			method: "POST", path: "/train", role: access.Submit, handle: (*Server).train,
-			summary: "Submit a job", request: jsonBody(TrainRequest{}), errors: []int{bad, missing, http.StatusRequestEntityTooLarge},
+			summary: "Submit a job", request: jsonBody(trainBody{}), errors: []int{bad, missing, http.StatusRequestEntityTooLarge},
 			headers: []parameter{{"Idempotency-Key", "the same key gives the same job, however often it is sent", schema{"type": "string"}}},
 			answers: []content{other(http.StatusOK, "text/plain", "the id of the job; each header "+WarningHeader+" has a warning, quoted")},
 		},

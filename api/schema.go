@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"strings"
 )
@@ -94,6 +95,22 @@ func (s schemas) options() schema {
 		s["TrainOptions"] = schema{"type": "object", "properties": properties, "additionalProperties": false}
 	}
 	return ref("TrainOptions")
+}
+
+// trainRequest describes what DecodeTask reads. What a task shows of it has the
+// same fields, so that only what must be there differs.
+func (s schemas) trainRequest() schema {
+	s.of(TrainRequest{})
+	fields := s["TrainRequest"]["properties"].(schema)
+	properties := schema{}
+	for name, field := range fields {
+		properties[name] = orNull(maps.Clone(field.(schema)))
+	}
+	for _, name := range []string{"function_name", "dataset"} {
+		properties[name] = fields[name]
+	}
+	s["TrainBody"] = schema{"type": "object", "properties": properties, "required": []string{"function_name", "dataset"}, "additionalProperties": false}
+	return ref("TrainBody")
 }
 
 func ref(name string) schema { return schema{"$ref": "#/components/schemas/" + name} }
