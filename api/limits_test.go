@@ -80,6 +80,16 @@ func TestSlowClientsAreToldAndCutOff(t *testing.T) {
 	require.Empty(t, s.company.Calls())
 }
 
+// Behind a body that nobody reads, a client that goes would not be seen.
+func TestStreamsTakeNoBody(t *testing.T) {
+	s := start(t)
+	s.company.Add(running("r"))
+	for _, path := range []string{"/events", "/events?job=r", "/tasks/r/logs?follow=1"} {
+		response, body := s.do("GET", path, "x")
+		require.Equal(t, 400, response.StatusCode, body)
+	}
+}
+
 // An answer may take longer than the client's patience: it has said all it has.
 func TestASlowAnswerIsNotASlowClient(t *testing.T) {
 	s := start(t, func(c *config.API, _ *api.Deps) { c.Patience = 20 * time.Millisecond })

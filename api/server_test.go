@@ -12,10 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/api/apitest"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/messages"
 )
 
 // server is a running server, with its company.
@@ -23,11 +26,11 @@ type server struct {
 	*api.Server
 	company *apitest.Company
 	spool   string
-	t       *testing.T
+	t       testing.TB
 }
 
 // start serves a fake company until the test ends, and sees that nothing is left.
-func start(t *testing.T, change ...func(*config.API, *api.Deps)) *server {
+func start(t testing.TB, change ...func(*config.API, *api.Deps)) *server {
 	t.Helper()
 	c := config.DefaultAPI()
 	c.Listen = "127.0.0.1:0"
@@ -70,13 +73,11 @@ func TestAClientWithKubeMLsFieldsGetsSensibleOptions(t *testing.T) {
 	s := start(t)
 	response, id := s.do("POST", "/train", `{"model_type":"net","batch_size":32,"epochs":2,"dataset":"digits","lr":0.1,"function_name":"mlp"}`)
 	require.Equal(t, http.StatusOK, response.StatusCode, id)
-	require.Equal(t, "00000000000000000000000001", id)
+	require.Equal(t, "text/plain; charset=utf-8", response.Header.Get("Content-Type"))
+	require.Equal(t, "00000000000000000000000001", id, "nothing but the id")
 	v, err := s.company.Job(t.Context(), id)
 	require.NoError(t, err)
-	require.EqualValues(t, 16, v.GetTask().GetOptions().GetK())
-	require.True(t, v.GetTask().GetOptions().GetShuffle())
-	_, tasks := s.do("GET", "/tasks", "")
-	t.Log(tasks)
-	_, tasks = s.do("GET", "/history/"+id, "")
-	t.Log(tasks)
+	want, err := task.Resolve(&messages.TrainTask{ModelType: "net", BatchSize: 32, Epochs: 2, Dataset: "digits", Lr: 0.1, FunctionName: "mlp"})
+	require.NoError(t, err)
+	require.Truef(t, proto.Equal(want, v.GetTask()), "%v", v.GetTask())
 }

@@ -16,6 +16,9 @@ import (
 // follow takes a place among those who follow, and returns a context that ends
 // with the request or the server.
 func (s *Server) follow(r *http.Request) (context.Context, func(), error) {
+	if _, sent := r.Body.(*body); sent { // behind which nobody would see that the client has gone
+		return nil, nil, invalid("there is a body: send none with a GET")
+	}
 	select {
 	case s.streams <- struct{}{}:
 	default:
