@@ -2,9 +2,6 @@ package api
 
 import "slices"
 
-// EncodeEvent is how the stream has an event.
-var EncodeEvent = encodeEvent
-
 // Routes lists all routes, as in "GET /tasks", in order.
 func Routes() []string {
 	var all []string
