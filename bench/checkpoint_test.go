@@ -3,6 +3,7 @@ package bench_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,10 +18,10 @@ import (
 // BenchmarkCheckpoints says what it costs the rounds of a job that its state is
 // stored beside them, on a disk that is synced: after every merge, as often as
 // Troupe chooses, and hardly ever. A merge of a small model is much quicker than
-// a disk, one of a big model is not.
+// a disk, one of a big model is not. Of several turns the least counts.
 func BenchmarkCheckpoints(b *testing.B) {
-	for name, model := range map[string]struct{ hidden, rounds int }{
-		"model=30KB": {100, 2000}, "model=100MB": {333_333, 12},
+	for name, model := range map[string]struct{ columns, hidden, rounds int }{
+		"model=24KB": {3, 1000, 2000}, "model=100MB": {380, 65536, 12},
 	} {
 		b.Run(name, func(b *testing.B) {
 			n := config.DefaultNode()
@@ -29,7 +30,7 @@ func BenchmarkCheckpoints(b *testing.B) {
 			c, err := actors.Start(actors.Config{Log: zap.NewNop(), Node: n})
 			require.NoError(b, err)
 			defer func() { require.NoError(b, c.Close()) }()
-			data := numbers(b, model.rounds)
+			data := numbers(b, model.rounds, model.columns)
 			took := map[time.Duration][]float64{}
 			modes := []time.Duration{24 * time.Hour, time.Millisecond, 0} // never, always, auto
 			for range b.N {
@@ -40,7 +41,7 @@ func BenchmarkCheckpoints(b *testing.B) {
 					}
 				}
 			}
-			never, always, auto := median(took[modes[0]]), median(took[modes[1]]), median(took[modes[2]])
+			never, always, auto := slices.Min(took[modes[0]]), slices.Min(took[modes[1]]), slices.Min(took[modes[2]])
 			b.ReportMetric(never/float64(model.rounds)*1e3, "ms/round-never")
 			b.ReportMetric(always/float64(model.rounds)*1e3, "ms/round-always")
 			b.ReportMetric(auto/float64(model.rounds)*1e3, "ms/round-auto")

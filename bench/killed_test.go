@@ -30,7 +30,7 @@ const (
 // when in every ten rounds a worker process is killed, at a moment that is drawn
 // evenly.
 func BenchmarkKilledWorkers(b *testing.B) {
-	s := newStudio(b, killedN, numbers(b, killedRounds*killedN*sleepBatches*sleepBatch))
+	s := newStudio(b, killedN, numbers(b, killedRounds*killedN*sleepBatches*sleepBatch, 3))
 	program, err := filepath.Abs("testdata/sleeper.py")
 	require.NoError(b, err)
 	s.program = program
@@ -133,13 +133,15 @@ func (k *killer) kill() {
 	}
 }
 
-// numbers makes a data set of so many samples to train with.
-func numbers(b *testing.B, samples int) string {
+// numbers makes a data set of so many samples to train with, of two classes.
+func numbers(b *testing.B, samples, columns int) string {
 	b.Helper()
 	var text bytes.Buffer
-	text.WriteString("a,b,c,class\n")
 	for i := range samples * 5 / 4 { // a fifth is for testing
-		fmt.Fprintf(&text, "%d,%d,%d,%d\n", i%7, i%11, i%13, i%2)
+		for column := range columns {
+			fmt.Fprintf(&text, "%d,", i%(7+column%5))
+		}
+		fmt.Fprintf(&text, "%d\n", i%2)
 	}
 	path := filepath.Join(b.TempDir(), "numbers.csv")
 	require.NoError(b, os.WriteFile(path, text.Bytes(), 0o600))

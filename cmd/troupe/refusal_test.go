@@ -65,6 +65,7 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 		"retries -1":               {train("--retries", "-1"), "give a whole number from 0 to 1000"},
 		"min functions 0":          {train("--min-functions", "0"), `"0" for "--min-functions" flag`},
 		"time-out 0":               {train("--function-timeout", "0"), "give 1ms to 720h0m0s, such as 90s or 5m"},
+		"states too often":         {train("--checkpoint-every", "0"), "give auto, or 1ms to 720h0m0s, such as 90s or 5m"},
 		"time-out without a unit":  {train("--function-timeout", "30"), `"30" for "--function-timeout" flag`},
 		"argument without =":       {train("--arg", "k"), "give name=value, each name once"},
 		"argument given twice":     {train("--arg", "k=1", "--arg", "k=2"), "give name=value, each name once"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -90,6 +91,7 @@ func (f *trainFlags) registerTask(set *pflag.FlagSet, dataset string) {
 	set.Var(whole(&f.retries, 0, task.MaxRetries), "retries", "further attempts at an assignment that failed")
 	set.Var(whole(&o.MinFunctions, 1, task.MaxParallelism), "min-functions", "answers that a round needs")
 	set.Var(duration(&o.FunctionTimeoutMs, task.MinFunctionTimeout, task.MaxFunctionTimeout, "30m"), "function-timeout", "limit of one attempt")
+	set.Var(orAuto(&o.CheckpointEveryMs, time.Millisecond, task.MaxCheckpointEvery), "checkpoint-every", "time between two states in the store, or auto: after each merge while that takes under 5 % of the time, at least every 30 s; and at each epoch's end")
 	set.BoolVar(&f.backup, "backup", f.backup, "run an assignment that takes much longer than the others a second time, on a free slot")
 	set.BoolVar(&f.noBackup, "no-backup", false, "run every assignment once at a time")
 	set.Var(oneOf(&f.onBadSamples, task.OnBadSamples()), "on-bad-samples", "what to do where a function fails on some samples every time: end the job, or drop them")

@@ -129,6 +129,23 @@ func duration(p *uint64, lo, hi time.Duration, text string) *value {
 	}}
 }
 
+// orAuto is a duration of milliseconds, or auto, which is 0.
+func orAuto(p *uint64, lo, hi time.Duration) *value {
+	v := duration(p, lo, hi, "auto")
+	given := v.set
+	v.set = func(s string) error {
+		if s == "auto" {
+			*p = 0
+			return nil
+		}
+		if given(s) != nil {
+			return fmt.Errorf("give auto, or %v to %v, such as 90s or 5m", lo, hi)
+		}
+		return nil
+	}
+	return v
+}
+
 // oneOf is one of several words.
 func oneOf(p *string, words []string) *value {
 	return &value{kind: strings.Join(words, "|"), text: *p, set: func(s string) error {

@@ -20,6 +20,7 @@ const (
 	MaxRetries         = 1000  // per assignment; 0 is allowed
 	MinFunctionTimeout = time.Millisecond
 	MaxFunctionTimeout = 30 * 24 * time.Hour
+	MaxCheckpointEvery = 30 * 24 * time.Hour // 0: auto
 )
 
 // OptimizerStates lists what options.optimizer_state may be.
@@ -135,6 +136,8 @@ func checkRates(t *messages.TrainTask) error {
 func checkRounds(t *messages.TrainTask) error {
 	o := t.GetOptions()
 	switch timeout := o.GetFunctionTimeoutMs(); {
+	case o.GetCheckpointEveryMs() > uint64(MaxCheckpointEvery/time.Millisecond):
+		return invalid("checkpoint-every %d ms: give auto, or 1ms to %v", o.GetCheckpointEveryMs(), MaxCheckpointEvery)
 	case o.GetRetries() > MaxRetries:
 		return invalid("retries %d: give 0 to %d", o.GetRetries(), MaxRetries)
 	case o.GetMinFunctions() < 1 || o.GetMinFunctions() > MaxParallelism:

@@ -105,6 +105,7 @@ func TestResolveRefuses(t *testing.T) {
 			o.OnBadSamples, o.Retries = "drop", proto.Uint32(0)
 		}, "on-bad-samples drop with retries 0"},
 		"too many answers wanted": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MinFunctions = 65537 }, "min-functions 65537"},
+		"states too rarely":       {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.CheckpointEveryMs = 3_000_000_000 }, "checkpoint-every 3000000000 ms: give auto, or 1ms to 720h0m0s"},
 		"time-out overflows":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.FunctionTimeoutMs = math.MaxUint64 }, "function-timeout 18446744073709551615 ms: give 1ms to 720h0m0s"},
 		"argument without a name": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Args = map[string]string{"": "v"} }, `arg "=v"`},
 		"argument not UTF-8":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Args = map[string]string{"k": "\xff"} }, `arg "k=\xff"`},
