@@ -136,6 +136,9 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 	if _, err := c.Job(ctx, id); err != nil {
 		return err
 	}
+	if _, goesOn := c.runs(id); !goesOn {
+		c.events.flush(ctx) // so that the store has them all
+	}
 	over, err := c.storedEvents(ctx, id, &from, on)
 	if err != nil || over {
 		return err
@@ -240,11 +243,14 @@ func (j *StoredJob) end() *messages.JobEvent {
 	}
 }
 
-// runs returns the incarnation of a job that this node runs, or has run last
-// and still has the events of, 0 for none, and whether it has still to end.
+// runs returns the incarnation of a job that this node runs, 0 for none, and
+// whether the job has still to end.
 func (c *Company) runs(id string) (incarnation uint64, goesOn bool) {
 	v, ok := c.board.Job(id)
-	return v.GetIncarnation(), ok && v.GetResult() == nil
+	if !ok || v.GetResult() != nil {
+		return 0, false
+	}
+	return v.GetIncarnation(), true
 }
 
 // parseCursor reads <job>:<incarnation>:<seq>.

@@ -36,7 +36,7 @@
 // # Memory
 //
 // Of a job at most 10,000 events are kept: of more, the oldest RoundMerged goes
-// first, then the oldest of any kind. Of jobs that have ended, the last 1,000
+// first, then the oldest of any kind. Of jobs that have ended, the last 100
 // are kept.
 //
 // # What a crash loses

@@ -11,7 +11,7 @@ import (
 
 const (
 	eventsKept = 10_000 // of one job
-	endedKept  = 1_000  // jobs that have ended
+	endedKept  = 100    // jobs that have ended: the store has the others
 	// eventsHeld bounds the events of a job that wait for a gap to be filled.
 	// Others are repeated by their sender, like any that got lost.
 	eventsHeld = 1_024
