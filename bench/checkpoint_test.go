@@ -20,8 +20,8 @@ import (
 // Troupe chooses, and hardly ever. A merge of a small model is much quicker than
 // a disk, one of a big model is not. Of several turns the least counts.
 func BenchmarkCheckpoints(b *testing.B) {
-	for name, model := range map[string]struct{ columns, hidden, rounds int }{
-		"model=24KB": {3, 1000, 2000}, "model=100MB": {380, 65536, 12},
+	for name, model := range map[string]struct{ columns, hidden, rounds, turns int }{
+		"model=24KB": {3, 1000, 2000, turns}, "model=100MB": {380, 65536, 8, 3},
 	} {
 		b.Run(name, func(b *testing.B) {
 			n := config.DefaultNode()
@@ -34,7 +34,7 @@ func BenchmarkCheckpoints(b *testing.B) {
 			took := map[time.Duration][]float64{}
 			modes := []time.Duration{24 * time.Hour, time.Millisecond, 0} // never, always, auto
 			for range b.N {
-				for turn := range turns {
+				for turn := range model.turns {
 					for i := range modes {
 						every := modes[(turn+i)%len(modes)]
 						took[every] = append(took[every], checkpointed(b, c, data, model.hidden, every))
