@@ -103,8 +103,9 @@ func (s *Server) tasks(w *response, r *http.Request) error {
 		return err
 	}
 	tasks := make([]Task, 0, len(views)) // [], never null
+	fields := optionFields()
 	for _, v := range views {
-		tasks = append(tasks, NewTask(v))
+		tasks = append(tasks, newTask(v, fields))
 	}
 	w.json(http.StatusOK, tasks)
 	return nil

@@ -14,13 +14,20 @@ import (
 
 // Options are the options of a TrainRequest in JSON. An option that is missing,
 // null, or 0 where 0 makes no sense has its default.
-type Options struct{ *messages.TrainOptions }
+type Options struct {
+	*messages.TrainOptions
+	fields []optionField // as optionFields has them, for who writes many; nil: not made yet
+}
 
 // MarshalJSON writes what is set.
 func (o Options) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
-	for _, field := range optionFields() {
+	fields := o.fields
+	if fields == nil {
+		fields = optionFields()
+	}
+	for _, field := range fields {
 		value := field.get(o.TrainOptions)
 		if value == nil {
 			continue

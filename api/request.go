@@ -25,14 +25,16 @@ type TrainRequest struct {
 }
 
 // NewTrainRequest returns a task as a request. It shares the task's options.
-func NewTrainRequest(t *messages.TrainTask) TrainRequest {
+func NewTrainRequest(t *messages.TrainTask) TrainRequest { return newTrainRequest(t, nil) }
+
+func newTrainRequest(t *messages.TrainTask, fields []optionField) TrainRequest {
 	o := t.GetOptions()
 	if o == nil {
 		o = &messages.TrainOptions{}
 	}
 	return TrainRequest{
 		ModelType: t.GetModelType(), BatchSize: t.GetBatchSize(), Epochs: t.GetEpochs(), Dataset: t.GetDataset(), LR: t.GetLr(),
-		FunctionName: t.GetFunctionName(), Options: Options{o},
+		FunctionName: t.GetFunctionName(), Options: Options{TrainOptions: o, fields: fields},
 	}
 }
 

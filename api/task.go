@@ -55,10 +55,12 @@ type TaskDetails struct {
 }
 
 // NewTask returns a job as GET /tasks shows it. It shares the view's options.
-func NewTask(v *messages.JobView) Task {
+func NewTask(v *messages.JobView) Task { return newTask(v, nil) }
+
+func newTask(v *messages.JobView, fields []optionField) Task {
 	t := v.GetTask()
 	return Task{
-		Request: NewTrainRequest(t),
+		Request: newTrainRequest(t, fields),
 		Job:     JobInfo{ID: v.GetId(), State: JobState{Parallelism: v.GetParallelism(), ElapsedTime: finite(v.GetRunningS())}},
 		Phase:   stateName(v.GetPhase()), Reason: unlessEmpty(reason(v.GetResult().GetFailure())),
 		Incarnation: v.GetIncarnation(), Origin: v.GetOrigin(),
