@@ -49,7 +49,7 @@ func BenchmarkServer(b *testing.B) {
 			if len(running) == 0 {
 				break
 			}
-			time.Sleep(2 * time.Millisecond)
+			<-time.After(2 * time.Millisecond)
 		}
 		all := time.Since(began)
 		s.verify(b, ids)
