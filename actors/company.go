@@ -63,6 +63,7 @@ type Company struct {
 	log        *zap.Logger
 	system     *actor.ActorSystem
 	rim        *actorkit.SystemRim
+	load       *actorkit.Load
 	tree       *Tree
 	native     *native.Runtime
 	natives    functions.Runtime // runs what native has, here or in other processes
@@ -143,7 +144,8 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.logs.add, c.warn)
 	c.closers = append(c.closers, c.programs.Close)
-	c.system = actorkit.NewSystem(cfg.Log)
+	c.system, c.load = actorkit.NewSystem(cfg.Log), &actorkit.Load{}
+	c.load.Watch(c.system)
 	c.rim = actorkit.NewRim(c.system)
 	c.models = &results{catalog: model.New(bucket), rim: c.rim, dir: scratch.Folder()}
 	boot := newID()
@@ -184,6 +186,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models, Jobs: c.jobs, Shown: c.shown,
 		OpenModel: c.models.Open,
 		Options:   actorkit.Options(cfg.Log),
+		Load:      c.load,
 	})
 	return err
 }
@@ -196,6 +199,9 @@ func (c *Company) NativeFunctions() []string { return c.native.Names() }
 
 // Datasets is the catalog of data sets in the node's store.
 func (c *Company) Datasets() *dataset.Catalog { return c.datasets }
+
+// Load tells how busy the actors are.
+func (c *Company) Load() *actorkit.Load { return c.load }
 
 // Models is the catalog of models in the node's store.
 func (c *Company) Models() *model.Catalog { return c.models.catalog }

@@ -14,15 +14,15 @@ import (
 )
 
 // FindGarbage lists what a store holds that nobody needs, if it is older than
-// that, and removes nothing. Kinds of error are those of gc.Find.
-func FindGarbage(ctx context.Context, bucket store.Store, older time.Duration) (gc.Report, error) {
-	return gc.Find(ctx, garbageDeps(bucket), gc.Options{Now: time.Now(), Older: older})
+// that now, and removes nothing. Kinds of error are those of gc.Find.
+func FindGarbage(ctx context.Context, bucket store.Store, now time.Time, older time.Duration) (gc.Report, error) {
+	return gc.Find(ctx, garbageDeps(bucket), gc.Options{Now: now, Older: older})
 }
 
 // CollectGarbage removes it, and says what it removed. Companies on the same
 // store are not disturbed.
-func CollectGarbage(ctx context.Context, bucket store.Store, older time.Duration) (gc.Report, error) {
-	return gc.Collect(ctx, garbageDeps(bucket), gc.Options{Now: time.Now(), Older: older})
+func CollectGarbage(ctx context.Context, bucket store.Store, now time.Time, older time.Duration) (gc.Report, error) {
+	return gc.Collect(ctx, garbageDeps(bucket), gc.Options{Now: now, Older: older})
 }
 
 func garbageDeps(bucket store.Store) gc.Deps {

@@ -48,6 +48,7 @@ type TreeDeps struct {
 	Warn      func(text string)   // gets what people should know; nil: the log alone does
 	Fatal     func(error)         // called once an actor has crashed that the company cannot do without
 	Options   []actor.PropsOption // of every actor
+	Load      *actorkit.Load      // is told of the mailboxes of the actors at the top; nil: nobody
 }
 
 // Tree is the actors of one node:
@@ -78,7 +79,7 @@ func SpawnTree(spawner Spawner, d TreeDeps) (*Tree, error) {
 		make func() *actor.Props
 	}{
 		{journalName, &t.Journal, func() *actor.Props {
-			return journal.Props(journal.Deps{Log: d.Log, Shown: d.Shown, Options: d.replaceableOptions()})
+			return journal.Props(journal.Deps{Log: d.Log, Shown: d.Shown, Options: d.replaceableOptions(journalName)})
 		}},
 		{schedulerName, &t.Scheduler, func() *actor.Props { return schedulerProps(t, d) }},
 		{parameterServerName, &t.ParameterServer, func() *actor.Props { return parameterServerProps(t, d) }},
@@ -123,18 +124,26 @@ func (r *replaceable) HandleFailure(system *actor.ActorSystem, supervisor actor.
 }
 
 // replaceableOptions are those of the FunctionHost and the Journal.
-func (d TreeDeps) replaceableOptions() []actor.PropsOption {
-	return append([]actor.PropsOption{actor.WithGuardian(&replaceable{irreplaceable{d.Fatal}})}, d.Options...)
+func (d TreeDeps) replaceableOptions(name string) []actor.PropsOption {
+	return d.options(name, &replaceable{irreplaceable{d.Fatal}})
 }
 
 // irreplaceableOptions are those of the Scheduler and the ParameterServer.
-func (d TreeDeps) irreplaceableOptions() []actor.PropsOption {
-	return append([]actor.PropsOption{actor.WithGuardian(&irreplaceable{d.Fatal})}, d.Options...)
+func (d TreeDeps) irreplaceableOptions(name string) []actor.PropsOption {
+	return d.options(name, &irreplaceable{d.Fatal})
+}
+
+func (d TreeDeps) options(name string, guardian actor.SupervisorStrategy) []actor.PropsOption {
+	options := []actor.PropsOption{actor.WithGuardian(guardian)}
+	if d.Load != nil {
+		options = append(options, d.Load.Mailbox(name))
+	}
+	return append(options, d.Options...)
 }
 
 func schedulerProps(t *Tree, d TreeDeps) *actor.Props {
 	return scheduler.Props(scheduler.Deps{
-		Log: d.Log, Rim: d.Rim, Policy: d.Policy, NewID: d.NewID, Options: d.irreplaceableOptions(),
+		Log: d.Log, Rim: d.Rim, Policy: d.Policy, NewID: d.NewID, Options: d.irreplaceableOptions(schedulerName),
 		ParameterServer: func() *actor.PID { return t.ParameterServer },
 		Journal:         func() *actor.PID { return t.Journal },
 	})
@@ -143,7 +152,7 @@ func schedulerProps(t *Tree, d TreeDeps) *actor.Props {
 func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 	jobDeps := trainDeps(t, d)
 	return paramserver.Props(paramserver.Deps{
-		Log: d.Log, Rim: d.Rim, Options: d.irreplaceableOptions(),
+		Log: d.Log, Rim: d.Rim, Options: d.irreplaceableOptions(parameterServerName),
 		Scheduler: func() *actor.PID { return t.Scheduler },
 		Journal:   func() *actor.PID { return t.Journal },
 		Own: func(id string, start *messages.StartJob, stale job.Sighting) (*paramserver.Owned, job.Sighting, error) {
@@ -182,7 +191,7 @@ func trainDeps(t *Tree, d TreeDeps) train.Deps {
 func hostProps(t *Tree, d TreeDeps) *actor.Props {
 	return host.Props(host.Deps{
 		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots,
-		Runner: d.Runner, Tensors: d.Space, Warn: d.Warn, Options: d.replaceableOptions(),
+		Runner: d.Runner, Tensors: d.Space, Warn: d.Warn, Options: d.replaceableOptions(hostName),
 		Scheduler: func() *actor.PID { return t.Scheduler },
 	})
 }

@@ -113,14 +113,23 @@ type Dataset struct {
 
 // Model is a trained model.
 type Model struct {
-	ID             string   `json:"id"` // of its job
-	Function       string   `json:"function_name"`
-	Dataset        string   `json:"dataset"`
-	Epochs         int      `json:"epochs"`
-	Accuracy       *float64 `json:"accuracy"` // percent
-	ValidationLoss *float64 `json:"validation_loss"`
-	Bytes          int64    `json:"bytes"`
-	Created        string   `json:"created"` // RFC 3339
+	ID              string            `json:"id"` // of its job
+	Function        string            `json:"function_name"`
+	FunctionVersion string            `json:"function_version,omitempty"`
+	Args            map[string]string `json:"args,omitempty"`
+	Dataset         string            `json:"dataset"`
+	DatasetDigest   string            `json:"dataset_digest"`
+	Epochs          int               `json:"epochs"`
+	Accuracy        *float64          `json:"accuracy"` // percent
+	ValidationLoss  *float64          `json:"validation_loss"`
+	TrainLoss       *float64          `json:"train_loss"`  // of the epoch that it is of
+	Parallelism     int               `json:"parallelism"` // in that epoch
+	Merge           string            `json:"merge"`
+	Seed            uint64            `json:"seed"`
+	Bytes           int64             `json:"bytes"` // of the safetensors file
+	SHA256          string            `json:"sha256"`
+	Created         string            `json:"created"` // RFC 3339
+	Model           string            `json:"model"`   // URL in the store
 }
 
 // Node is a node of the company.

@@ -30,6 +30,8 @@ type backend interface {
 	UploadDataset(ctx context.Context, name string, parts []client.Part, how dataset.Options) (api.Dataset, error)
 	// Job returns a job, ended or not. NotFound.
 	Job(ctx context.Context, id string) (*messages.JobView, error)
+	// Model returns what is known of a model. NotFound, Invalid, Corrupt.
+	Model(ctx context.Context, id string) (api.Model, error)
 	// Place says where it is, for people.
 	Place() string
 	Close()
@@ -102,6 +104,20 @@ var _ backend = remoteBackend{}
 // Place implements backend.
 func (r remoteBackend) Place() string { return r.Server() }
 
+// Model implements backend.
+func (r remoteBackend) Model(ctx context.Context, id string) (api.Model, error) {
+	models, err := r.Models(ctx)
+	if err != nil {
+		return api.Model{}, err
+	}
+	for _, m := range models {
+		if m.ID == id {
+			return m, nil
+		}
+	}
+	return api.Model{}, fault.New("troupe.model", fault.NotFound, "no model %.70q at %s", id, r.Server())
+}
+
 // storeBackend is the store of this user.
 type storeBackend struct {
 	*catalogs
@@ -147,6 +163,12 @@ func unended(all []*messages.JobView, err error) ([]*messages.JobView, error) {
 
 // Place implements backend.
 func (b *storeBackend) Place() string { return b.url }
+
+// Model implements backend.
+func (b *storeBackend) Model(ctx context.Context, id string) (api.Model, error) {
+	m, err := b.models.Open(ctx, id)
+	return trained(m), err
+}
 
 // UpdateFunction implements backend.
 func (b *storeBackend) UpdateFunction(ctx context.Context, name, path string) (api.Function, error) {

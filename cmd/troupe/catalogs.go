@@ -157,8 +157,9 @@ func (c *catalogs) Models(ctx context.Context) ([]api.Model, error) {
 
 func trained(m model.Model) api.Model {
 	return api.Model{
-		ID: m.ID, Function: m.Function, Dataset: m.Dataset, Epochs: m.Epochs, Accuracy: m.Accuracy,
-		ValidationLoss: m.ValidationLoss, Bytes: m.Bytes, Created: m.Created.UTC().Format(time.RFC3339),
+		ID: m.ID, Function: m.Function, FunctionVersion: m.FunctionVersion, Args: m.Args, Dataset: m.Dataset, DatasetDigest: m.DatasetDigest,
+		Epochs: m.Epochs, Accuracy: m.Accuracy, ValidationLoss: m.ValidationLoss, TrainLoss: measured(&m.TrainLoss), Parallelism: m.Parallelism,
+		Merge: m.Merge, Seed: m.Seed, Bytes: m.Bytes, SHA256: m.SHA256, Created: m.Created.UTC().Format(time.RFC3339), Model: m.URL,
 	}
 }
 

@@ -16,10 +16,9 @@ const completionPatience = 2 * time.Second
 // lister lists what a flag may be, with a remark behind a tab.
 type lister func(ctx context.Context, b backend) ([]string, error)
 
-// complete has shells complete a flag with what the server, or else the store,
-// has.
+// complete has shells complete a flag with what the server has.
 func (s *session) complete(cmd *cobra.Command, flag string, list lister, server *remoteFlags) {
-	s.completeFrom(cmd, flag, list, func() (backend, error) {
+	s.completeFrom(cmd, flag, list, func(context.Context) (backend, error) {
 		c, err := s.client(server)
 		if err != nil {
 			return nil, err
@@ -28,18 +27,23 @@ func (s *session) complete(cmd *cobra.Command, flag string, list lister, server 
 	})
 }
 
-func (s *session) completeFrom(cmd *cobra.Command, flag string, list lister, open func() (backend, error)) {
+// completePlace is complete for a verb that works on a store, too.
+func (s *session) completePlace(cmd *cobra.Command, flag string, list lister, place *placeFlags) {
+	s.completeFrom(cmd, flag, list, func(ctx context.Context) (backend, error) { return s.open(ctx, place) })
+}
+
+func (s *session) completeFrom(cmd *cobra.Command, flag string, list lister, open func(context.Context) (backend, error)) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if s.configure(cmd.Flags()) != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		b, err := open()
+		ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
+		defer cancel()
+		b, err := open(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		defer b.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
-		defer cancel()
 		all, err := list(ctx, b)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError

@@ -6,7 +6,9 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/troupe-ml/troupe/api/client"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
@@ -27,20 +29,20 @@ type predictions struct {
 
 // newInferCommand returns the verb that asks a trained model.
 func newInferCommand(s *session) *cobra.Command {
-	node, id, file := newNodeFlags(s.Getenv), "", ""
+	node, place, id, file := newNodeFlags(s.Getenv), newPlaceFlags(s.Getenv), "", ""
 	cmd := &cobra.Command{
 		Use:   "infer -n ID --datafile FILE",
 		Short: "Ask a trained model",
-		Long: `Run the function that trained a model on new samples, in this process, without
-a server. FILE is JSON: an array of samples, or {"data": [...]}; - is standard
-input.
+		Long: `Run the function that trained a model on new samples: on the server, or without
+one in this process, to which the flags about Python and threads belong. FILE
+is JSON: an array of samples, or {"data": [...]}; - is standard input.
 
 The answer is one line of JSON on standard output: {"predictions": [...]}.`,
 		Example: `  troupe infer -n 01jcx5zq8w3f --datafile data.json
   echo '[[0.1, 0.2], [0.3, 0.4]]' | troupe infer -n 01jcx5zq8w3f --datafile -`,
-		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt, exitFailed),
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt, exitFailed, exitKilled),
 		Args:        cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case id == "":
 				return fault.New("infer.flags", fault.Invalid, "no model given: say which with -n ID, as troupe model list shows them")
@@ -51,7 +53,22 @@ The answer is one line of JSON on standard output: {"predictions": [...]}.`,
 			if err != nil {
 				return err
 			}
-			return s.infer(node, id, data)
+			c, err := s.inferServer(cmd.Flags(), place)
+			if err != nil {
+				return err
+			}
+			if c == nil {
+				node.store = place.store
+				return s.infer(node, id, data)
+			}
+			defer c.Close()
+			return s.brief(func(ctx context.Context) error {
+				answer, err := c.Infer(ctx, id, data)
+				if err != nil {
+					return err
+				}
+				return s.printJSON(predictions{answer})
+			})
 		},
 	}
 	set := cmd.Flags()
@@ -60,9 +77,35 @@ The answer is one line of JSON on standard output: {"predictions": [...]}.`,
 	set.StringVar(&file, "datafile", "", "JSON file of samples; -: standard input")
 	node.registerPython(set)
 	set.Var(whole(&node.threads, 1, config.MaxThreads), "threads", "threads of the function (default: all cores)")
-	set.StringVar(&node.store, "store", node.store, "URL of the store, where models are kept; else $TROUPE_STORE")
+	place.register(set)
 	set.CountVarP(&node.verbose, "verbose", "v", "log what happens; -vv: in detail")
+	s.completePlace(cmd, "id", modelNames, place)
 	return cmd
+}
+
+// inferServer returns the server to ask, nil for none. Flags about this process
+// mean this process.
+func (s *session) inferServer(set *pflag.FlagSet, place *placeFlags) (*client.Client, error) {
+	local := ""
+	own := pflag.NewFlagSet("infer", pflag.ContinueOnError)
+	node := newNodeFlags(s.Getenv)
+	node.registerPython(own)
+	own.IntVar(&node.threads, "threads", 0, "")
+	own.CountVarP(&node.verbose, "verbose", "v", "")
+	set.Visit(func(f *pflag.Flag) {
+		if own.Lookup(f.Name) != nil {
+			local = f.Name
+		}
+	})
+	if local != "" && place.remoteFlags.server == "" {
+		return nil, nil
+	}
+	c, err := s.server(place)
+	if local != "" && c != nil {
+		c.Close()
+		return nil, fault.New("infer.flags", fault.Invalid, "--%s is about this process, and %s is to be asked: leave it out, or give --server none", local, c.Server())
+	}
+	return c, err
 }
 
 // infer asks a node of its own, which has one slot.

@@ -217,7 +217,7 @@ func TestModelRefusals(t *testing.T) {
 		code int
 		says string
 	}{
-		"an unknown verb":     {[]string{"lst"}, 2, `there is no verb "lst": see troupe model --help`},
+		"an unknown verb":     {[]string{"lst"}, 2, `there is no verb "lst": did you mean "list"?`},
 		"show without id":     {[]string{"show"}, 2, "no model given: say which with -n ID"},
 		"export without id":   {[]string{"export", "-o", file}, 2, "no model given"},
 		"export without file": {[]string{"export", "-n", "01a"}, 2, "no file given: say where to write the model with -o FILE"},

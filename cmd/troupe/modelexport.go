@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store/model"
 )
@@ -41,16 +42,18 @@ standard output, where only the exit code says whether all of it is right.`,
 			if err := flags.check(); err != nil {
 				return err
 			}
-			return s.models(flags.store, func(ctx context.Context, c *model.Catalog) error { return s.export(ctx, c, flags) })
+			return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
+				return withModel(ctx, b, flags.id, func(_ api.Model, file model.File) error { return s.export(ctx, file, flags) })
+			})
 		},
 	}
 	set := cmd.Flags()
 	set.SortFlags = false
-	flags.registerID(set)
+	flags.registerID(s, cmd)
 	set.StringVarP(&flags.file, "output", "o", "", "file to write; -: standard output")
 	set.Var(oneOf(&flags.format, model.Formats()), "format", "format of the file (default: npz if its name ends so, else safetensors)")
 	set.BoolVar(&flags.force, "force", false, "replace a file that is there")
-	flags.registerStore(set)
+	flags.register(set)
 	return cmd
 }
 
@@ -71,16 +74,13 @@ func (f *exportFlags) check() error {
 	return nil
 }
 
-func (s *session) export(ctx context.Context, c *model.Catalog, flags *exportFlags) error {
-	m, err := c.Open(ctx, flags.id)
-	if err != nil {
-		return err
-	}
+func (s *session) export(ctx context.Context, file model.File, flags *exportFlags) error {
 	var notes []string
 	write := func(w io.Writer) (err error) {
-		notes, err = c.Export(ctx, m, flags.format, w)
+		notes, err = file.Export(ctx, flags.format, w)
 		return err
 	}
+	var err error
 	if flags.file == "-" {
 		err = s.toOutput(write)
 	} else {
@@ -93,7 +93,7 @@ func (s *session) export(ctx context.Context, c *model.Catalog, flags *exportFla
 		fmt.Fprintf(s.screen, "troupe: note: %s\n", note)
 	}
 	if flags.file != "-" {
-		fmt.Fprintf(s.screen, "model %s exported to %s (%s)\n", m.ID, flags.file, flags.format)
+		fmt.Fprintf(s.screen, "model %s exported to %s (%s)\n", file.ID, flags.file, flags.format)
 	}
 	return nil
 }

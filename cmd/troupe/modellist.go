@@ -1,70 +1,41 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe/store/model"
+	"github.com/troupe-ml/troupe/api"
 )
-
-// modelRow is a model, as -o json prints it: its card, and where it is.
-type modelRow struct {
-	model.Card
-	Model string `json:"model"` // URL
-}
 
 // newModelListCommand returns the verb that lists all models.
 func newModelListCommand(s *session) *cobra.Command {
-	flags, output := newModelFlags(s.Getenv), "table"
+	flags, output := newPlaceFlags(s.Getenv), "table"
 	cmd := &cobra.Command{
 		Use:         "list",
 		Short:       "List all models, the oldest first",
 		Example:     "  troupe model list\n  troupe model list -o json",
-		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitCorrupt),
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitCorrupt, exitKilled),
 		Args:        cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return s.models(flags.store, func(ctx context.Context, c *model.Catalog) error {
-				models, err := c.List(ctx)
+			return s.at(flags, func(ctx context.Context, b backend) error {
+				models, err := b.Models(ctx)
 				if err != nil {
 					return err
 				}
-				if output == "json" {
-					rows := make([]modelRow, len(models)) // [], never null
-					for i, m := range models {
-						rows[i] = modelRow{m.Card, m.URL}
-					}
-					return s.printJSON(rows)
-				}
-				if len(models) == 0 {
-					fmt.Fprintf(s.screen, "no models in %s\n", flags.store)
-					return nil
-				}
-				return s.printModels(models)
+				return printList(s, output, models, "no models in "+b.Place(), modelTable)
 			})
 		},
 	}
-	cmd.Flags().VarP(oneOf(&output, []string{"table", "json"}), "output", "o", "how the list is printed")
-	flags.registerStore(cmd.Flags())
+	registerTable(cmd.Flags(), &output)
+	flags.register(cmd.Flags())
 	return cmd
 }
 
-// printModels writes a table to standard output in one write.
-func (s *session) printModels(models []model.Model) error {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "ID\tFUNCTION\tDATASET\tEPOCHS\tACCURACY\tVAL-LOSS\tBYTES\tCREATED")
+func modelTable(models []api.Model) *table {
+	t := newTable("ID", "FUNCTION", "DATASET", "EPOCHS", "ACCURACY", "VAL-LOSS", "BYTES", "CREATED")
 	for _, m := range models {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", m.ID, m.Function, m.Dataset, m.Epochs,
-			orDash("%.1f %%", m.Accuracy), orDash("%.3f", m.ValidationLoss), m.Bytes, m.Created.UTC().Format(time.RFC3339))
+		t.row(m.ID, m.Function, m.Dataset, m.Epochs, orDash("%.1f %%", m.Accuracy), orDash("%.3f", m.ValidationLoss), m.Bytes, m.Created)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := s.Out.Write(b.Bytes())
-	return err
+	return t
 }

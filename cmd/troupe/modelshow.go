@@ -5,17 +5,17 @@ import (
 	"context"
 	"fmt"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/store/model"
 	"github.com/troupe-ml/troupe/tensor"
 )
 
 // modelDetail is a model and its tensors, as -o json prints it.
 type modelDetail struct {
-	modelRow
+	api.Model
 	Tensors []tensorRow `json:"tensors"` // in the order of the file
 }
 
@@ -38,34 +38,32 @@ func newModelShowCommand(s *session) *cobra.Command {
 			if err := flags.check(); err != nil {
 				return err
 			}
-			return s.models(flags.store, func(ctx context.Context, c *model.Catalog) error {
-				m, err := c.Open(ctx, flags.id)
-				if err != nil {
-					return err
-				}
-				layout, err := c.Layout(ctx, m)
-				if err != nil {
-					return err
-				}
-				if output == "text" {
-					return s.printModel(m, layout)
-				}
-				detail := modelDetail{modelRow{m.Card, m.URL}, make([]tensorRow, len(layout.Entries))}
-				for i, e := range layout.Entries {
-					detail.Tensors[i] = tensorRow{e.Name, e.DType.String(), append([]int64{}, e.Shape...)}
-				}
-				return s.printJSON(detail)
+			return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
+				return withModel(ctx, b, flags.id, func(m api.Model, file model.File) error {
+					layout, err := file.Layout(ctx)
+					if err != nil {
+						return err
+					}
+					if output == "text" {
+						return s.printModel(m, layout)
+					}
+					detail := modelDetail{m, make([]tensorRow, len(layout.Entries))}
+					for i, e := range layout.Entries {
+						detail.Tensors[i] = tensorRow{e.Name, e.DType.String(), append([]int64{}, e.Shape...)}
+					}
+					return s.printJSON(detail)
+				})
 			})
 		},
 	}
-	flags.registerID(cmd.Flags())
+	flags.registerID(s, cmd)
 	registerOutput(cmd.Flags(), &output)
-	flags.registerStore(cmd.Flags())
+	flags.register(cmd.Flags())
 	return cmd
 }
 
 // printModel writes a model for a person to standard output in one write.
-func (s *session) printModel(m model.Model, layout *tensor.Layout) error {
+func (s *session) printModel(m api.Model, layout *tensor.Layout) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "model %s\n", m.ID)
 	for _, line := range [][2]string{
@@ -74,10 +72,10 @@ func (s *session) printModel(m model.Model, layout *tensor.Layout) error {
 		{"epochs", fmt.Sprint(m.Epochs)},
 		{"accuracy", orDash("%.1f %%", m.Accuracy)},
 		{"val-loss", orDash("%.3f", m.ValidationLoss)},
-		{"train-loss", orDash("%.3f", &m.TrainLoss)},
+		{"train-loss", orDash("%.3f", m.TrainLoss)},
 		{"merge", fmt.Sprintf("%s, N=%d at the end, seed %d", m.Merge, m.Parallelism, m.Seed)},
-		{"created", m.Created.UTC().Format(time.RFC3339)},
-		{"file", fmt.Sprintf("%s (%d bytes)", m.URL, m.Bytes)},
+		{"created", m.Created},
+		{"file", fmt.Sprintf("%s (%d bytes)", m.Model, m.Bytes)},
 		{"sha256", m.SHA256},
 		{"tensors", fmt.Sprint(len(layout.Entries))},
 	} {

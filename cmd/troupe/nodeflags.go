@@ -31,17 +31,28 @@ func newNodeFlags(getenv func(string) string) *nodeFlags {
 
 // register adds the flags that every verb has which runs a job.
 func (f *nodeFlags) register(set *pflag.FlagSet) {
+	f.registerNode(set)
+	registerOutput(set, &f.output)
+}
+
+func (f *nodeFlags) registerNode(set *pflag.FlagSet) {
 	set.Var(whole(&f.slots, 1, config.MaxSlots), "slots", "functions that run at once (default: cores, at least the parallelism asked for)")
 	set.StringVar(&f.store, "store", f.store, "URL of the store, where models are kept; else $TROUPE_STORE")
-	registerOutput(set, &f.output)
 	set.CountVarP(&f.verbose, "verbose", "v", "log what happens; -vv: in detail")
 }
 
-// registerAll adds what describes a node that may run any function.
+// registerAll adds what describes a node that may run any function, and prints
+// what became of it.
 func (f *nodeFlags) registerAll(set *pflag.FlagSet) {
+	f.registerAllSettings(set)
+	registerOutput(set, &f.output)
+}
+
+// registerAllSettings adds what describes a node that may run any function.
+func (f *nodeFlags) registerAllSettings(set *pflag.FlagSet) {
 	f.registerPython(set)
 	set.Var(whole(&f.threads, 1, config.MaxThreads), "threads", "threads of one function (default: cores/slots)")
-	f.register(set)
+	f.registerNode(set)
 }
 
 // registerPython adds the flags about the workers of Python programs.

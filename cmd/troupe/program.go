@@ -74,13 +74,19 @@ func newRootCommand(s *session) *cobra.Command {
 	})
 	root.SetUsageTemplate(root.UsageTemplate() + exitsTemplate)
 	root.AddCommand(
+		newClusterCommand(s),
+		newConfigCommand(s),
+		newDatasetCommand(s),
 		newDemoCommand(s),
 		newEventsCommand(s),
+		newFunctionCommand(s),
+		newHistoryCommand(s),
 		newInferCommand(s),
 		newLogsCommand(s),
 		newModelCommand(s),
 		newRunCommand(s),
 		newStacksCommand(s),
+		newStoreCommand(s),
 		newTaskCommand(s),
 		newTrainCommand(s),
 		newUpCommand(s),

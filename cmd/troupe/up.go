@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/api"
+	"github.com/troupe-ml/troupe/api/metrics"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
@@ -44,11 +46,16 @@ certificate and tokens in --tls-dir.`,
 	}
 	set := cmd.Flags()
 	set.SortFlags = false
+	registerServing(set, &web, &policy)
+	node.registerAllSettings(set)
+	return cmd
+}
+
+// registerServing adds the flags of a node that serves.
+func registerServing(set *pflag.FlagSet, web *config.API, policy *string) {
 	set.StringVar(&web.Listen, "listen", web.Listen, "address to listen on, host:port")
 	set.StringVar(&web.TLSDir, "tls-dir", "", "folder of certificates and tokens, for an address that is not loopback (default: beside the configuration)")
-	set.Var(oneOf(&policy, config.Policies()), "policy", "how N changes between the epochs of a job")
-	node.registerAll(set)
-	return cmd
+	set.Var(oneOf(policy, config.Policies()), "policy", "how N changes between the epochs of a job")
 }
 
 // up serves until a signal comes, or the company ends by itself.
@@ -75,7 +82,7 @@ func (s *session) up(flags *nodeFlags, policy string, web config.API) (err error
 	spool := filepath.Join(os.TempDir(), fmt.Sprintf("troupe-uploads-%d-%d", os.Getuid(), os.Getpid()))
 	defer os.RemoveAll(spool)
 	server, err := api.Start(web, api.Deps{
-		Company: newNode(c, web.Listen), Log: log, Version: thisBuild().Version, Spool: spool,
+		Company: newNode(c, web.Listen), Log: log, Metrics: metrics.New(thisBuild().Version, sources(c)), Version: thisBuild().Version, Spool: spool,
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ func importTable() []rule {
 		{packages: "internal/invariant"},
 		{packages: "internal/failpoint"},
 		{packages: "internal/archtest"},
+		{packages: "internal/chart"},
 		{packages: "internal/mutants/..."},
 		{packages: "internal/wire", may: []string{"internal/fault", "messages", "plane"}},            // plane.Ref is the twin of TensorRef
 		{packages: "internal/task", may: []string{"internal/fault", "config", "messages", "tensor"}}, // tensor reads what --merge names

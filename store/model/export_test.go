@@ -74,7 +74,7 @@ func TestLayout(t *testing.T) {
 	dict := everyType()
 	s := store.NewMem()
 	c, m := saved(t, s, weights(t, dict))
-	layout, err := c.Layout(t.Context(), m)
+	layout, err := layoutOf(t, c, m)
 	require.NoError(t, err)
 	require.Len(t, layout.Entries, len(dict))
 	for i, e := range layout.Entries {
@@ -82,11 +82,19 @@ func TestLayout(t *testing.T) {
 		require.Equal(t, dict[i].DType, e.DType)
 	}
 	require.NoError(t, s.Put(t.Context(), m.Key, text("short")))
-	_, err = c.Layout(t.Context(), m)
+	_, err = layoutOf(t, c, m)
 	require.Equal(t, fault.Corrupt, fault.KindOf(err))
-	require.NoError(t, s.Delete(t.Context(), m.Key))
-	_, err = c.Layout(t.Context(), m)
-	require.Equal(t, fault.NotFound, fault.KindOf(err), "deleted meanwhile")
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = model.File{Card: m.Card, From: strings.NewReader("")}.Layout(stopped)
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+}
+
+func layoutOf(t *testing.T, c *model.Catalog, m model.Model) (*tensor.Layout, error) {
+	r, err := c.Read(t.Context(), m)
+	require.NoError(t, err)
+	defer r.Close()
+	return model.File{Card: m.Card, Name: m.Key, From: r}.Layout(t.Context())
 }
 
 // Every value, type and shape arrives; bfloat16 as float32.

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/api"
+	"github.com/troupe-ml/troupe/api/access"
+	"github.com/troupe-ml/troupe/api/client"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// newClusterCommand returns the verb for the nodes of a server and who may use
+// them.
+func newClusterCommand(s *session) *cobra.Command {
+	return newGroup("cluster", "List the nodes of a server, create and revoke tokens", "  troupe cluster members\n  troupe cluster token create --name ci --role submit",
+		newClusterMembersCommand(s),
+		newGroup("token", "Create and revoke the tokens of a server", "  troupe cluster token create --name ci --role submit", newTokenCreateCommand(s), newTokenRevokeCommand(s)))
+}
+
+// newClusterMembersCommand returns the verb that lists nodes.
+func newClusterMembersCommand(s *session) *cobra.Command {
+	server, output := &remoteFlags{}, "table"
+	cmd := &cobra.Command{
+		Use:         "members",
+		Short:       "List the nodes of a server",
+		Example:     "  troupe cluster members\n  troupe cluster members -o json",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return s.remote(server, func(ctx context.Context, c *client.Client) error {
+				nodes, err := c.Cluster(ctx)
+				if err != nil {
+					return err
+				}
+				return printList(s, output, nodes, "no nodes", nodeTable)
+			})
+		},
+	}
+	registerTable(cmd.Flags(), &output)
+	server.register(cmd.Flags())
+	return cmd
+}
+
+func nodeTable(nodes []api.Node) *table {
+	t := newTable("NAME", "ADDRESS", "SLOTS", "BUSY", "LEADER", "VERSION")
+	for _, n := range nodes {
+		leads := "no"
+		if n.Leader {
+			leads = "yes"
+		}
+		t.row(n.Name, n.Address, n.Slots, n.Busy, leads, n.Version)
+	}
+	return t
+}
+
+// newTokenCreateCommand returns the verb that lets somebody in.
+func newTokenCreateCommand(s *session) *cobra.Command {
+	server, name, role, output := &remoteFlags{}, "", access.Submit.String(), "text"
+	var roles []string
+	for _, r := range access.Roles() {
+		roles = append(roles, r.String())
+	}
+	cmd := &cobra.Command{
+		Use:   "create --name NAME",
+		Short: "Create a token for a server",
+		Long: `Create a token for a server, and print it: it is not to be had again. read looks
+at everything; submit also trains, stops and deletes; admin also prunes and
+looks after tokens. Who has the token goes on with it in a file (--token-file)
+or in TROUPE_TOKEN. It takes the token of an admin.`,
+		Example:     "  troupe cluster token create --name ci --role submit >ci.token",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if name == "" {
+				return fault.New("cluster.flags", fault.Invalid, "no name given: say by which the token can be revoked, with --name")
+			}
+			return s.remote(server, func(ctx context.Context, c *client.Client) error {
+				token, err := c.CreateToken(ctx, name, role)
+				switch {
+				case err != nil:
+					return err
+				case output == "json":
+					return s.printJSON(api.Token{Name: name, Role: role, Token: token})
+				}
+				_, err = fmt.Fprintln(s.Out, strings.TrimSpace(token))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name of the token, by which it is revoked")
+	cmd.Flags().Var(oneOf(&role, roles), "role", "what it allows")
+	server.register(cmd.Flags())
+	registerOutput(cmd.Flags(), &output)
+	return cmd
+}
+
+// newTokenRevokeCommand returns the verb that makes a token worthless.
+func newTokenRevokeCommand(s *session) *cobra.Command {
+	server, name := &remoteFlags{}, ""
+	cmd := &cobra.Command{
+		Use:         "revoke --name NAME",
+		Short:       "Make a token worthless",
+		Example:     "  troupe cluster token revoke --name ci",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if name == "" {
+				return fault.New("cluster.flags", fault.Invalid, "no token given: say which with --name")
+			}
+			return s.remote(server, func(ctx context.Context, c *client.Client) error {
+				if err := c.RevokeToken(ctx, name); err != nil {
+					return err
+				}
+				fmt.Fprintf(s.screen, "token %s revoked\n", name)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name of the token")
+	server.register(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/api"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+// newFunctionCommand returns the verb for the functions that jobs can name.
+func newFunctionCommand(s *session) *cobra.Command {
+	return newGroup("function", "Create, update, list, show and delete functions", "  troupe function create --name lenet --code lenet.py\n  troupe function list",
+		newFunctionCreateCommand(s), newFunctionUpdateCommand(s), newFunctionListCommand(s), newFunctionShowCommand(s), newFunctionDeleteCommand(s))
+}
+
+// functionFlags say which function is meant, and where its code is.
+type functionFlags struct {
+	placeFlags
+	name, code string
+}
+
+func newFunctionFlags(getenv func(string) string) *functionFlags {
+	return &functionFlags{placeFlags: *newPlaceFlags(getenv)}
+}
+
+func (f *functionFlags) registerName(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.name, "name", "", "name of the function")
+}
+
+func (f *functionFlags) registerCode(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.code, "code", "", "program.py, or a folder with main.py")
+	if err := cmd.MarkFlagFilename("code", "py"); err != nil { // there is no such flag
+		panic(err)
+	}
+}
+
+func (f *functionFlags) check() error {
+	if f.name == "" {
+		return fault.New("function.flags", fault.Invalid, "no function given: say which with --name")
+	}
+	return nil
+}
+
+func (f *functionFlags) checkCode() error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.code == "" {
+		return fault.New("function.flags", fault.Invalid, "no code given: say where the program is with --code program.py, or --code FOLDER with main.py")
+	}
+	return nil
+}
+
+// newFunctionCreateCommand returns the verb that deploys a program.
+func newFunctionCreateCommand(s *session) *cobra.Command {
+	flags, output := newFunctionFlags(s.Getenv), "text"
+	cmd := &cobra.Command{
+		Use:   "create --name NAME --code FILE|FOLDER",
+		Short: "Deploy a program under a name",
+		Long: `Deploy a PyTorch program, a file or a folder with main.py, under a name by which
+jobs can train it. A name that is taken is a conflict: see troupe function
+update.`,
+		Example:     "  troupe function create --name lenet --code examples/lenet.py\n  troupe function create --name resnet --code ./resnet",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := flags.checkCode(); err != nil {
+				return err
+			}
+			return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
+				f, err := b.CreateFunction(ctx, flags.name, flags.code, false)
+				if err != nil {
+					return err
+				}
+				return s.printFunction(f, output, "created")
+			})
+		},
+	}
+	flags.registerName(cmd)
+	flags.registerCode(cmd)
+	flags.register(cmd.Flags())
+	registerOutput(cmd.Flags(), &output)
+	return cmd
+}
+
+// newFunctionUpdateCommand returns the verb that replaces a program.
+func newFunctionUpdateCommand(s *session) *cobra.Command {
+	flags, output := newFunctionFlags(s.Getenv), "text"
+	cmd := &cobra.Command{
+		Use:   "update --name NAME --code FILE|FOLDER",
+		Short: "Replace a program that is deployed",
+		Long: `Replace a program that is deployed, for jobs that are submitted from now on.
+Those that have been keep the version that they were submitted with.`,
+		Example:     "  troupe function update --name lenet --code examples/lenet.py",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := flags.checkCode(); err != nil {
+				return err
+			}
+			return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
+				f, err := b.UpdateFunction(ctx, flags.name, flags.code)
+				if err != nil {
+					return err
+				}
+				return s.printFunction(f, output, "updated")
+			})
+		},
+	}
+	flags.registerName(cmd)
+	flags.registerCode(cmd)
+	flags.register(cmd.Flags())
+	registerOutput(cmd.Flags(), &output)
+	s.completePlace(cmd, "name", functionNames, &flags.placeFlags)
+	return cmd
+}
+
+// newFunctionListCommand returns the verb that lists all functions.
+func newFunctionListCommand(s *session) *cobra.Command {
+	flags, output := newPlaceFlags(s.Getenv), "table"
+	cmd := &cobra.Command{
+		Use:         "list",
+		Short:       "List all functions, built-in ones first",
+		Example:     "  troupe function list\n  troupe function list -o json",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitCorrupt, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return s.at(flags, func(ctx context.Context, b backend) error {
+				list, err := b.Functions(ctx)
+				if err != nil {
+					return err
+				}
+				return printList(s, output, list, "no functions", functionTable)
+			})
+		},
+	}
+	registerTable(cmd.Flags(), &output)
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+func functionTable(list []api.Function) *table {
+	t := newTable("NAME", "RUNTIME", "BYTES", "VERSION")
+	for _, f := range list {
+		bytes := "-"
+		if f.Version != "" {
+			bytes = fmt.Sprint(f.Bytes)
+		}
+		t.row(f.Name, f.Runtime, bytes, f.Version)
+	}
+	return t
+}
+
+// newFunctionShowCommand returns the verb that says what a function is.
+func newFunctionShowCommand(s *session) *cobra.Command {
+	flags, output := newFunctionFlags(s.Getenv), "text"
+	cmd := &cobra.Command{
+		Use:         "show --name NAME",
+		Short:       "Say what a function is",
+		Example:     "  troupe function show --name mlp",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
+				f, err := b.Function(ctx, flags.name)
+				if err != nil {
+					return err
+				}
+				return s.printFunction(f, output, "")
+			})
+		},
+	}
+	flags.registerName(cmd)
+	flags.register(cmd.Flags())
+	registerOutput(cmd.Flags(), &output)
+	s.completePlace(cmd, "name", functionNames, &flags.placeFlags)
+	return cmd
+}
+
+// printFunction writes a function to standard output, and says what became of
+// it, unless that is nothing.
+func (s *session) printFunction(f api.Function, output, became string) error {
+	if became != "" {
+		fmt.Fprintf(s.screen, "function %s %s\n", f.Name, became)
+	}
+	if output == "json" {
+		return s.printJSON(f)
+	}
+	if became != "" {
+		return nil
+	}
+	return s.printTable(functionTable([]api.Function{f}))
+}
+
+// newFunctionDeleteCommand returns the verb that removes a function.
+func newFunctionDeleteCommand(s *session) *cobra.Command {
+	flags := newFunctionFlags(s.Getenv)
+	cmd := &cobra.Command{
+		Use:         "delete --name NAME",
+		Short:       "Remove a function, unless a job uses it",
+		Example:     "  troupe function delete --name lenet",
+		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
+		Args:        cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
+				if err := b.DeleteFunction(ctx, flags.name); err != nil {
+					return err
+				}
+				fmt.Fprintf(s.screen, "function %s deleted\n", flags.name)
+				return nil
+			})
+		},
+	}
+	flags.registerName(cmd)
+	flags.register(cmd.Flags())
+	s.completePlace(cmd, "name", functionNames, &flags.placeFlags)
+	return cmd
+}
