@@ -75,14 +75,21 @@ func (c *Company) storedTask(ctx context.Context, asked *messages.TrainTask) (*m
 	if err != nil {
 		return nil, err
 	}
-	if err := c.findFunction(ctx, t); err != nil {
+	if err := c.findFunction(ctx, t); fault.KindOf(err) == fault.NotFound {
+		return nil, fault.New("actors.submit", fault.NotFound, "there is no function %q: there are %s, and those that were created (troupe function list)",
+			asked.GetFunctionName(), strings.Join(c.native.Names(), ", "))
+	} else if err != nil {
 		return nil, err
 	}
 	if err := c.findInit(ctx, t.GetOptions().GetInit()); err != nil {
 		return nil, err
 	}
-	_, err = c.findDataset(ctx, t)
-	return t, err
+	if _, err := c.findDataset(ctx, t); fault.KindOf(err) == fault.NotFound {
+		return nil, fault.New("actors.submit", fault.NotFound, "there is no data set %q: there are digits, and those that were created (troupe dataset list)", asked.GetDataset())
+	} else if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // request keeps what was asked of a job, so that whoever owns it obeys even if

@@ -125,6 +125,9 @@ func (c *catalogs) Dataset(ctx context.Context, name string) (api.Dataset, error
 		}
 	}
 	info, err := c.datasets.Open(ctx, name, dataset.Options{})
+	if fault.KindOf(err) == fault.NotFound {
+		return api.Dataset{}, fault.New("catalog.dataset", fault.NotFound, "no data set %q: troupe dataset list shows what there is", name)
+	}
 	return data(info), err
 }
 
