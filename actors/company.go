@@ -88,6 +88,7 @@ type Company struct {
 	mu       sync.Mutex // guards the rest
 	warnings []string   // that nobody has been given yet
 	watching map[*eventQueue]bool
+	over     []string          // jobs that have ended since logs were looked at
 	resumed  map[string]uint64 // by job: the incarnation before it was resumed here
 }
 
@@ -166,6 +167,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err := c.spawn(cfg, policy, scratch, boot); err != nil {
 		return nil, err
 	}
+	c.background.Go(c.keepLogs)
 	if cfg.Server {
 		c.background.Go(func() { c.adopt(c.ctx) })
 	}
@@ -210,6 +212,38 @@ func (c *Company) Models() *model.Catalog { return c.models.catalog }
 func (c *Company) shown(events []*messages.JobEvent) {
 	c.board.Add(events)
 	c.events.add(events)
+	for _, e := range events {
+		if e.GetEnded() != nil {
+			c.mu.Lock()
+			c.over = append(c.over, e.GetJob().GetId())
+			c.mu.Unlock()
+		}
+	}
+}
+
+// logGap is how often what functions print is stored.
+const logGap = 5 * time.Second
+
+// keepLogs stores what functions print as they do, and, a while after a job has
+// ended, drops what is kept of it here.
+func (c *Company) keepLogs() {
+	var over []string
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-time.After(logGap):
+		}
+		c.logs.storeAll()
+		for _, id := range over {
+			if err := c.logs.forget(id); err != nil {
+				c.log.Warn("log not stored", zap.String("job_id", id), zap.Error(err))
+			}
+		}
+		c.mu.Lock()
+		over, c.over = c.over, nil
+		c.mu.Unlock()
+	}
 }
 
 // Close ends all jobs and waits: no goroutine, file or process of the company

@@ -140,6 +140,28 @@ func (l *jobLogs) flush(job string) error {
 	return errors.Join(errs...)
 }
 
+// storeAll stores what has been printed so far, so that a process that dies loses
+// little of it.
+func (l *jobLogs) storeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, log := range l.logs {
+		_ = l.putLocked(name, log) // kept, and tried again
+	}
+}
+
+// forget stores what is left of the logs of a job that has ended, and drops
+// them.
+func (l *jobLogs) forget(job string) error {
+	if err := l.flush(job); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.logs, func(name logName, _ *jobLog) bool { return name.job == job })
+	return nil
+}
+
 // folder is where the logs of a job are, "" when it has none.
 func (l *jobLogs) folder(job string) string {
 	l.mu.Lock()
