@@ -36,7 +36,11 @@ func newBar(screen *screen, epochs uint32, now func() time.Time) *bar {
 
 func (b *bar) show(e *messages.JobEvent) {
 	b.mu.Lock()
-	b.meter.add(e, b.now())
+	at := b.now()
+	if ms := e.GetTimeMs(); ms > 0 { // long ago perhaps, where a job is followed that runs already
+		at = time.UnixMilli(ms)
+	}
+	b.meter.add(e, at)
 	b.ok = b.ok || e.GetEnded().GetResult().GetPhase() == messages.Phase_PHASE_SUCCEEDED
 	done, total := b.meter.done, b.meter.total()
 	b.mu.Unlock()

@@ -25,7 +25,7 @@ type meter struct {
 	startDone uint64
 }
 
-// add takes the next event, met at now.
+// add takes the next event, of now.
 func (m *meter) add(e *messages.JobEvent, now time.Time) {
 	switch what := e.GetWhat().(type) {
 	case *messages.JobEvent_Queued:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -82,6 +83,9 @@ func (s *session) submitRemote(flags *remoteFlags, t *messages.TrainTask, follow
 		id, texts, err = c.SubmitJob(ctx, client.NewKey(), t)
 		return err
 	})
+	if gone, ok := errors.AsType[*leftError](err); ok {
+		gone.text += ": whether the server has the job, troupe task list says"
+	}
 	if err != nil {
 		return err
 	}

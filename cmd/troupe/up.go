@@ -111,6 +111,9 @@ func (s *session) introduce(server *api.Server, web config.API, local config.Nod
 	if server.URL() != "http://"+config.DefaultAPI().Listen {
 		flag = " --server " + server.URL()
 	}
+	if !strings.HasPrefix(server.URL(), "http:") {
+		flag += " --token-file " + filepath.Join(web.TLSDir, "submit.token")
+	}
 	fmt.Fprintf(s.screen, "  train     troupe train -f mlp -d digits --follow%s\n", flag)
 	if strings.HasPrefix(server.URL(), "http:") {
 		fmt.Fprintln(s.screen, "  others    this address is for this machine alone; for others: troupe up --listen 0.0.0.0:8780")

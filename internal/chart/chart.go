@@ -150,7 +150,7 @@ func scaleOf(curves []Curve, values func(Curve) []float64, far, near float64) sc
 	switch {
 	case s.lo > s.hi:
 		s.lo, s.hi = 0, 1
-	case s.lo == s.hi:
+	case s.hi-s.lo <= 1e-9*max(math.Abs(s.lo), math.Abs(s.hi)): // numbers have no room for ticks between them
 		s.lo, s.hi = s.lo-max(1, math.Abs(s.lo))/2, s.hi+max(1, math.Abs(s.hi))/2
 	}
 	return s
@@ -178,4 +178,5 @@ func (s scale) ticks() []float64 {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+// finite reports whether a value can be drawn: two of them have a distance.
+func finite(v float64) bool { return math.Abs(v) <= math.MaxFloat64/4 }
