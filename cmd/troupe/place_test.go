@@ -162,7 +162,7 @@ func TestJobsOfAStore(t *testing.T) {
 }
 
 func TestSettingsReachTheirFlags(t *testing.T) {
-	w, path := in(t, "slots: 5\nthreads: 2\nstore: mem://\n", map[string]string{"TROUPE_THREADS": "3", "TROUPE_SERVER": "none"})
+	w, _ := in(t, "slots: 5\nthreads: 2\nstore: mem://\n", map[string]string{"TROUPE_THREADS": "3", "TROUPE_SERVER": "none"})
 	c := succeeded()
 	require.Zero(t, w.run(c, "run", "mlp", "-d", "digits").code, w.err.String())
 	require.Equal(t, 5, c.node.Slots, "of the file")
@@ -172,7 +172,7 @@ func TestSettingsReachTheirFlags(t *testing.T) {
 	require.Zero(t, w.run(c, "run", "mlp", "-d", "digits", "--slots", "7").code)
 	require.Equal(t, 7, c.node.Slots, "as typed")
 
-	w, path = in(t, "slots: many\n", nil)
+	w, path := in(t, "slots: many\n", nil)
 	r := w.run(c, "run", "mlp", "-d", "digits")
 	require.Equal(t, run{2, "", "troupe: " + path + `:1: slots "many": give a whole number from 1 to 65536` + "\n"}, r)
 	w, path = in(t, "slotz: 1\n", nil)
