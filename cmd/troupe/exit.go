@@ -10,8 +10,9 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-// The exit codes of every verb. A second signal ends the process at once with
-// 128 plus its number, as a shell reports it.
+// The exit codes of every verb. A signal ends one that only looks on with 128
+// plus its number, as a shell reports it; of one with a job of its own the first
+// stops the job, and a second ends the process at once.
 const (
 	exitDone        = 0
 	exitBug         = 1
@@ -102,7 +103,7 @@ func exitMeaning(code int) string {
 	case exitInvalid:
 		return "the request is wrong"
 	case exitNotFound:
-		return "there is no such function, data set or model"
+		return "there is no such function, data set, model or job"
 	case exitConflict:
 		return "the state of things forbids it"
 	case exitUnavailable:
@@ -112,9 +113,9 @@ func exitMeaning(code int) string {
 	case exitFailed:
 		return "the job ended FAILED"
 	case exitStopped:
-		return "the job ended STOPPED, by the first Ctrl-C, SIGTERM or SIGHUP"
+		return "the job ended STOPPED: asked for, or by the first Ctrl-C, SIGTERM or SIGHUP"
 	case exitKilled:
-		return "ended at once by a second signal, whose number is n (130: Ctrl-C)"
+		return "ended by a signal, whose number is n (130: Ctrl-C); what has a job of its own by the second"
 	}
 	return "a bug of troupe"
 }
