@@ -143,7 +143,6 @@ func TestFollowingCanBeLeft(t *testing.T) {
 			require.Equal(t, 130, r.code, r.err)
 		})
 	}
-	require.Empty(t, f.Calls(), "nobody has stopped it")
 	w := newWorld(t)
 	w.Err = writerFunc(func(b []byte) (int, error) {
 		if strings.HasPrefix(string(b), "epoch 2/2") {
@@ -154,6 +153,7 @@ func TestFollowingCanBeLeft(t *testing.T) {
 	r := f.runIn(w, "task", "show", "--id", "j1", "--follow")
 	require.Equal(t, 130, r.code)
 	require.Contains(t, r.err, "no longer following: job j1 goes on; follow it again with troupe task show --id j1 --follow, stop it with troupe task stop --id j1")
+	require.Empty(t, f.Calls(), "nobody has stopped it")
 }
 
 func TestTaskVerbs(t *testing.T) {
