@@ -128,7 +128,8 @@ def test_ctrl_c_reaches_the_command_once(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import troupe\nclass Net(troupe.Model): pass\ntroupe.run(Net, 'digits')\n")
     process = subprocess.Popen([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": local.ROOT, "TROUPE_BIN": str(binary)},
-                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+                               stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a job in the background inherits SIG_IGN
     assert process.stderr.readline() == "ready\n"
     os.killpg(process.pid, signal.SIGINT)
     assert "KeyboardInterrupt" in process.stderr.read()
