@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/job"
+	"github.com/troupe-ml/troupe/tensor"
 )
 
 // in is a world with that environment, and a configuration file with that text.
@@ -132,6 +134,20 @@ func TestCatalogsOfAStore(t *testing.T) {
 	require.Equal(t, run{0, "", "data set t created: 4 samples to train on, 1 to test\n"}, on("dataset", "create", "--name", "t", "--from", table))
 	require.Contains(t, on("dataset", "list").out, "t        4       1      ")
 	require.Equal(t, run{0, "", "data set t deleted\n"}, on("dataset", "delete", "--name", "t"))
+	array := func(name string, kind tensor.NpyType, values []byte, shape ...int64) string {
+		var b bytes.Buffer
+		require.NoError(t, tensor.WriteNpyHeader(&b, kind, shape))
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, append(b.Bytes(), values...), 0o600))
+		return path
+	}
+	x, y := array("anything.npy", tensor.NpyUint8, []byte{1, 2, 3, 4, 5, 6}, 3, 2), array("labels.npy", tensor.NpyInt8, []byte{0, 1, 0}, 3)
+	r := on("dataset", "create", "--name", "four", "--traindata", x, "--trainlabels", y, "--testdata", x, "--testlabels", y, "-o", "json")
+	require.Equal(t, 0, r.code, r.err)
+	require.Contains(t, r.out, `{"name":"four","train_set_size":3,"test_set_size":3,`)
+	require.Equal(t, 3, on("dataset", "create", "--name", "none", "--traindata", x, "--trainlabels", dir+"/none.npy").code)
+	require.Equal(t, 2, on("dataset", "create", "--name", "none", "--traindata", x, "--trainlabels", array("few.npy", tensor.NpyInt8, []byte{0, 1}, 2)).code)
+	require.FileExists(t, x, "what was only linked stays")
 	require.Equal(t, run{0, "", "no jobs at " + url + "\n"}, on("history", "list"))
 	require.Equal(t, 0, on("store", "gc", "--older", "0s").code)
 }
