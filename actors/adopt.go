@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/actors/board"
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -89,6 +90,7 @@ func (c *Company) adoptOne(ctx context.Context, stored *StoredJob) error {
 	}
 	c.board.Waits(stored.ID, "its last owner to be gone for sure")
 	err = c.goOn(ctx, stored, n)
+	c.board.Waits(stored.ID, board.FreeSlot)
 	if fault.KindOf(err) == fault.NotFound { // its function or data: nobody can go on with it
 		return c.endOrphan(ctx, stored.ID, messages.Phase_PHASE_FAILED, wire.Failure(err))
 	}

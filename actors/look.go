@@ -71,9 +71,15 @@ func (j *StoredJob) view() *messages.JobView {
 	v.Incarnation, v.Epoch, v.Round, v.Parallelism = st.GetJob().GetIncarnation(), st.GetEpoch(), st.GetRound(), st.GetParallelism()
 	v.Epochs, v.Record, v.Result = st.GetHistory().GetEpochs(), st.GetHistory().GetRecord(), st.GetResult()
 	v.RunningS = st.GetHistory().GetWallS()
+	v.Phase, v.WaitingFor = messages.Phase_PHASE_RUNNING, "its process; if that has died: troupe run --resume "+j.ID
 	if result := st.GetResult(); result != nil {
 		v.Phase, v.WaitingFor, v.Epochs = result.GetPhase(), "", result.GetEpochs()
 		v.Accuracy, v.RunningS = result.Accuracy, result.GetWallS()
+		if last := len(result.GetEpochs()) - 1; last >= 0 {
+			e := result.GetEpochs()[last]
+			v.Epoch, v.Round, v.Parallelism, v.EpochSamples = e.GetEpoch(), e.GetRounds(), e.GetParallelism(), e.GetSamples()
+			v.Loss = &e.TrainLoss
+		}
 		v.Retries, v.LostFunctions, v.RejectedResults = result.GetRetries(), result.GetLostFunctions(), result.GetRejectedResults()
 	}
 	return v

@@ -2,8 +2,6 @@ package actors
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -28,11 +26,14 @@ func (c *Company) SubmitJob(ctx context.Context, key string, asked *messages.Tra
 	id = newID()
 	if key != "" {
 		var first bool
-		if id, first, err = c.catalog.Submission(ctx, submissionKey(key, asked), id); err != nil {
+		if id, first, err = c.catalog.Submission(ctx, key, id); err != nil {
 			return "", nil, err
 		}
-		if !first && c.isKnown(ctx, id) {
-			return id, nil, nil
+		if !first {
+			known, err := c.isKnown(ctx, id, key, t)
+			if known || err != nil {
+				return id, nil, err
+			}
 		}
 	}
 	if err := c.jobs.create(ctx, id, t); err != nil {
@@ -49,18 +50,26 @@ func (c *Company) SubmitJob(ctx context.Context, key string, asked *messages.Tra
 	return id, slices.Concat(c.takeWarnings(), reply.GetWarnings()), nil
 }
 
-// submissionKey is what a key means: the same one for another task is another.
-func submissionKey(key string, asked *messages.TrainTask) string {
-	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(asked)
-	sum := sha256.Sum256(text)
-	return key + "\n" + hex.EncodeToString(sum[:])
+// isKnown reports whether a job was put into the store: one that has a key and
+// no task was lost between the two, and is put there now. Conflict: its task is
+// another one.
+func (c *Company) isKnown(ctx context.Context, id, key string, t *messages.TrainTask) (bool, error) {
+	stored, err := PeekJob(ctx, c.catalog, id)
+	if fault.KindOf(err) == fault.NotFound {
+		return false, nil
+	}
+	if err == nil && !proto.Equal(asAsked(stored.Task), asAsked(t)) {
+		err = fault.New("actors.submit", fault.Conflict, "the key %q is that of job %s, which has another task: give each submission a key of its own", key, id)
+	}
+	return true, err
 }
 
-// isKnown reports whether a job was put into the store: one that has a key and
-// no task was lost between the two, and is put there now.
-func (c *Company) isKnown(ctx context.Context, id string) bool {
-	_, err := c.catalog.Task(ctx, id)
-	return err == nil
+// asAsked is a task without what was filled in from the catalogs, which may have
+// changed since.
+func asAsked(t *messages.TrainTask) *messages.TrainTask {
+	t = proto.CloneOf(t)
+	t.DatasetName, t.DatasetDigest, t.TrainSamples, t.TestSamples, t.FunctionVersion = "", "", 0, 0, ""
+	return t
 }
 
 // storedTask completes and checks a task that names what is in the store.

@@ -141,6 +141,8 @@ func TestASubmissionMayBeRepeated(t *testing.T) {
 	again, _, err := c.SubmitJob(t.Context(), "k", digits(1))
 	require.NoError(t, err)
 	require.Equal(t, first, again)
+	_, _, err = c.SubmitJob(t.Context(), "k", digits(2))
+	require.Equal(t, fault.Conflict, fault.KindOf(err), "another task")
 	other, _, err := c.SubmitJob(t.Context(), "l", digits(1))
 	require.NoError(t, err)
 	require.NotEqual(t, first, other)

@@ -24,6 +24,9 @@ const (
 	warningsKept = 100    // of a job
 )
 
+// FreeSlot is what a job waits for as a rule.
+const FreeSlot = "a free slot"
+
 // Board is safe for concurrent use.
 type Board struct {
 	now func() time.Time
@@ -57,7 +60,7 @@ func (b *Board) Submitted(id, origin string, task *messages.TrainTask, at time.T
 func (b *Board) Waits(id, what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if j := b.jobs[id]; j != nil {
+	if j := b.jobs[id]; j != nil && j.view.GetPhase() == messages.Phase_PHASE_QUEUED {
 		j.view.WaitingFor = what
 	}
 }
@@ -186,7 +189,7 @@ type job struct {
 func newJob(id, origin string, task *messages.TrainTask, at time.Time, epochs []*messages.EpochRecord) *job {
 	return &job{view: &messages.JobView{
 		Id: id, Origin: origin, Task: task, Phase: messages.Phase_PHASE_QUEUED, SubmittedMs: at.UnixMilli(),
-		WaitingFor: "a free slot", Epochs: slices.Clone(epochs),
+		WaitingFor: FreeSlot, Epochs: slices.Clone(epochs),
 	}}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
 )
 
 // node is the company of this process as the API wants it.
@@ -21,7 +22,8 @@ type jobs struct{ *actors.Company }
 
 func newNode(c *actors.Company, address string) *node {
 	return &node{jobs: jobs{c}, address: address, catalogs: &catalogs{
-		natives: c.NativeFunctions(), functions: c.Functions(), datasets: c.Datasets(), models: c.Models(), running: c.RunningJobs,
+		natives: c.NativeFunctions(), functions: c.Functions(), datasets: c.Datasets(), models: c.Models(),
+		running: func(ctx context.Context) ([]*messages.JobView, error) { return unended(c.AllJobs(ctx)) }, // of run beside us, too
 	}}
 }
 
