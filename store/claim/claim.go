@@ -200,7 +200,7 @@ func (r *Register) look(ctx context.Context, what Subject) (Sighting, document, 
 		return Sighting{}, document{}, wrap(err)
 	}
 	for _, n := range slices.Backward(numbers) {
-		b, err := r.read(ctx, what.key(n, Name), maxClaim)
+		b, err := store.Read(ctx, r.store, what.key(n, Name), maxClaim)
 		if fault.KindOf(err) == fault.NotFound {
 			continue
 		}
@@ -211,7 +211,7 @@ func (r *Register) look(ctx context.Context, what Subject) (Sighting, document, 
 		if json.Unmarshal(b, &doc) != nil {
 			doc = document{} // damaged: whoever it was, it can be watched
 		}
-		beat, err := r.read(ctx, what.key(n, beatName), maxBeat)
+		beat, err := store.Read(ctx, r.store, what.key(n, beatName), maxBeat)
 		if err != nil && fault.KindOf(err) != fault.NotFound {
 			return Sighting{}, document{}, wrap(err)
 		}
@@ -238,20 +238,6 @@ func (r *Register) giveUp(what Subject, n uint64, token string) {
 	if n >= r.givenUp[what.Prefix].number {
 		r.givenUp[what.Prefix] = givenUp{n, token}
 	}
-}
-
-// read returns an object of at most limit bytes; what is longer is cut there.
-func (r *Register) read(ctx context.Context, key string, limit int64) ([]byte, error) {
-	object, err := r.store.Get(ctx, key, 0, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = object.Close() }()
-	b, err := io.ReadAll(object)
-	if err != nil {
-		return nil, fault.New("claim.read", fault.Unavailable, "read %s: %w", key, err)
-	}
-	return b, nil
 }
 
 // key is that of an object below a number.

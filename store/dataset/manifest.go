@@ -46,18 +46,13 @@ func (m *manifest) key(file string) string { return path.Join(folder, m.Name, m.
 func readManifest(ctx context.Context, s store.Store, name, digest string) (*manifest, error) {
 	const op = "dataset.open"
 	want := &manifest{Name: name, Digest: digest}
-	r, err := s.Get(ctx, want.key(manifestName), 0, maxManifest)
+	b, err := store.Read(ctx, s, want.key(manifestName), maxManifest)
 	switch fault.KindOf(err) {
 	case fault.NotFound, fault.Invalid: // Invalid: no key, so no such data set
 		return nil, fault.New(op, fault.NotFound, "no data set %q with digest %.12s… in the store: %w", name, digest, err)
 	}
 	if err != nil {
 		return nil, err
-	}
-	defer func() { _ = r.Close() }()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fault.New(op, fault.Unavailable, "data set %q: read manifest: %w", name, err)
 	}
 	m := &manifest{}
 	if err := json.Unmarshal(b, m); err != nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 )
 
 const (
@@ -49,18 +50,13 @@ func versionOf(entry string, files []File) string {
 // not what was written.
 func (c *Catalog) readManifest(ctx context.Context, name, version string) (Info, error) {
 	const op = "function.open"
-	r, err := c.store.Get(ctx, manifestKey(name, version), 0, maxManifest)
+	b, err := store.Read(ctx, c.store, manifestKey(name, version), maxManifest)
 	switch fault.KindOf(err) {
 	case fault.NotFound, fault.Invalid: // Invalid: no key, so no such version
 		return Info{}, fault.New(op, fault.NotFound, "no function %q with version %.12s… in the store: %w", name, version, err)
 	}
 	if err != nil {
 		return Info{}, err
-	}
-	defer func() { _ = r.Close() }()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return Info{}, fault.New(op, fault.Unavailable, "function %q: read manifest: %w", name, err)
 	}
 	var info Info
 	if err := json.Unmarshal(b, &info); err != nil {

@@ -3,7 +3,6 @@ package gc
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -52,14 +51,9 @@ func (f *finder) models(ctx context.Context) error {
 }
 
 func (f *finder) read(ctx context.Context, key string, into any) error {
-	r, err := f.deps.Store.Get(ctx, key, 0, maxCard)
+	b, err := store.Read(ctx, f.deps.Store, key, maxCard)
 	if err != nil {
 		return err
-	}
-	defer func() { _ = r.Close() }()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return fault.New("gc.read", fault.Unavailable, "read %s: %w", key, err)
 	}
 	if err := json.Unmarshal(b, into); err != nil {
 		return fault.New("gc.read", fault.Corrupt, "%s is damaged: %w", key, err)

@@ -48,7 +48,7 @@ func (c *Catalog) Create(ctx context.Context, id string, task json.RawMessage) e
 		return err
 	})
 	if fault.KindOf(err) == fault.Conflict {
-		there, rerr := c.read(ctx, taskKey(id), maxTask)
+		there, rerr := store.Read(ctx, c.store, taskKey(id), maxTask)
 		switch {
 		case rerr != nil:
 			err = rerr
@@ -87,7 +87,7 @@ func (c *Catalog) Task(ctx context.Context, id string) (json.RawMessage, error) 
 	if err := checkID(op, id); err != nil {
 		return nil, err
 	}
-	task, err := c.read(ctx, taskKey(id), maxTask)
+	task, err := store.Read(ctx, c.store, taskKey(id), maxTask)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
 		return nil, c.noJob(op, id)
@@ -116,20 +116,6 @@ func (c *Catalog) IDs(ctx context.Context) ([]string, error) {
 
 func (c *Catalog) noJob(op, id string) error {
 	return fault.New(op, fault.NotFound, "no job %s in %s: check the id, and that this is the store it was started with", id, c.store.URL(folder))
-}
-
-// read returns an object of at most limit bytes; what is longer is cut there.
-func (c *Catalog) read(ctx context.Context, key string, limit int64) ([]byte, error) {
-	r, err := c.store.Get(ctx, key, 0, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fault.New("job.read", fault.Unavailable, "read %s: %w", key, err)
-	}
-	return b, nil
 }
 
 // incarnations returns the numbers under which there is anything, ascending.

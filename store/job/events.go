@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 )
 
 const (
@@ -56,7 +57,7 @@ func (c *Catalog) Events(ctx context.Context, id string, incarnation uint64) ite
 		for i := 0; err == nil && i < len(segments); i++ {
 			var text []byte
 			name := eventsKey(id, incarnation, segments[i])
-			text, err = c.read(ctx, name, maxSegment)
+			text, err = store.Read(ctx, c.store, name, maxSegment)
 			if fault.KindOf(err) == fault.NotFound {
 				return // the job is being deleted
 			}

@@ -38,7 +38,7 @@ func (s *saved) settle(ctx context.Context, c *Catalog, key string) {
 	if s.tried == nil {
 		return
 	}
-	switch object, err := c.read(ctx, key, maxState); {
+	switch object, err := store.Read(ctx, c.store, key, maxState); {
 	case err == nil && bytes.Equal(object, s.tried.object):
 		*s = *s.tried
 	case err == nil && bytes.Equal(object, s.object), fault.KindOf(err) == fault.NotFound && s.object == nil:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/claim"
 )
 
@@ -74,7 +75,7 @@ func (c *Catalog) Requests(ctx context.Context, id string) ([]json.RawMessage, e
 		for uint64(len(docs)) < n-1 {
 			docs = append(docs, json.RawMessage("null")) // lost, or the walk missed it: it is there next time
 		}
-		doc, err := c.read(ctx, requestKey(id, n), maxRequest)
+		doc, err := store.Read(ctx, c.store, requestKey(id, n), maxRequest)
 		if fault.KindOf(err) == fault.NotFound {
 			break // the job is being deleted
 		}

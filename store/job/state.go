@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 )
 
 const (
@@ -158,7 +159,7 @@ func joinDamage(a, b error) error {
 // load reads one state and checks its files. A nil State without an error: it
 // is not there. Corrupt names the object at fault.
 func (c *Catalog) load(ctx context.Context, id string, n uint64, name string, verify verifyFunc) (*State, error) {
-	object, err := c.read(ctx, key(id, n, name), maxState)
+	object, err := store.Read(ctx, c.store, key(id, n, name), maxState)
 	if fault.KindOf(err) == fault.NotFound {
 		return nil, nil
 	}

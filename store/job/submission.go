@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 )
 
 const (
@@ -51,7 +52,7 @@ func (c *Catalog) Submission(ctx context.Context, key, id string) (winner string
 func (c *Catalog) Submitted(ctx context.Context, name string) (string, error) {
 	const op = "job.submission"
 	key := submissionFolder + name
-	there, err := c.read(ctx, key, maxSubmission)
+	there, err := store.Read(ctx, c.store, key, maxSubmission)
 	if err != nil {
 		return "", fault.New(op, fault.KindOf(err), "submission: %w", err)
 	}

@@ -172,14 +172,9 @@ func parseKey(key string) (id string, n uint64, ext string) {
 
 func (c *Catalog) readCard(ctx context.Context, id string, incarnation uint64) (Card, error) {
 	key := cardKey(id, incarnation)
-	r, err := c.store.Get(ctx, key, 0, maxCard)
+	b, err := store.Read(ctx, c.store, key, maxCard)
 	if err != nil {
 		return Card{}, err
-	}
-	defer func() { _ = r.Close() }()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return Card{}, fault.New("model.open", fault.Unavailable, "read %s: %w", key, err)
 	}
 	var card Card
 	if err := json.Unmarshal(b, &card); err != nil {
