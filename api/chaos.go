@@ -61,22 +61,13 @@ func chaosText(what string, raw json.RawMessage) (string, error) {
 
 // chaosPlan is what task.ParseChaos reads as that plan; "" for none.
 func chaosPlan(plan *messages.ChaosPlan) string {
+	if plan == nil {
+		return ""
+	}
 	var parts []string
-	for _, share := range []struct {
-		name  string
-		value float64
-	}{
-		{"kill", plan.GetKill()},
-		{"hang", plan.GetHang()},
-		{"nan", plan.GetNan()},
-		{"slow", plan.GetSlow()},
-		{"freeze", plan.GetFreeze()},
-		{"corrupt", plan.GetCorrupt()},
-		{"disk-full", plan.GetDiskFull()},
-		{"crash-job", plan.GetCrashJob()},
-	} {
-		if share.value != 0 {
-			parts = append(parts, share.name+"="+strconv.FormatFloat(share.value, 'g', -1, 64))
+	for _, share := range task.ChaosShares(plan) {
+		if *share.Value != 0 {
+			parts = append(parts, share.Name+"="+strconv.FormatFloat(*share.Value, 'g', -1, 64))
 		}
 	}
 	if down := plan.GetStoreDownMs(); down != 0 {

@@ -14,12 +14,24 @@ const (
 	maxStoreDown = 24 * time.Hour
 )
 
-// chaosShares are the names of the shares in what --chaos is given. All but the
-// last are shares of the attempts; that is one of the rounds.
-func chaosShares(plan *messages.ChaosPlan) map[string]*float64 {
-	return map[string]*float64{
-		"kill": &plan.Kill, "hang": &plan.Hang, "nan": &plan.Nan, "slow": &plan.Slow,
-		"freeze": &plan.Freeze, "corrupt": &plan.Corrupt, "disk-full": &plan.DiskFull, "crash-job": &plan.CrashJob,
+// ChaosShare is a share in what --chaos is given, by its name there.
+type ChaosShare struct {
+	Name  string
+	Value *float64 // in the plan
+}
+
+// ChaosShares are the shares of a plan, which must not be nil. All but the last
+// are shares of the attempts; that is one of the rounds.
+func ChaosShares(plan *messages.ChaosPlan) []ChaosShare {
+	return []ChaosShare{
+		{"kill", &plan.Kill},
+		{"hang", &plan.Hang},
+		{"nan", &plan.Nan},
+		{"slow", &plan.Slow},
+		{"freeze", &plan.Freeze},
+		{"corrupt", &plan.Corrupt},
+		{"disk-full", &plan.DiskFull},
+		{"crash-job", &plan.CrashJob},
 	}
 }
 
@@ -74,11 +86,13 @@ func setChaos(plan *messages.ChaosPlan, name, value string) (known bool, err err
 		plan.StoreDownMs = uint64(d.Milliseconds())
 		return true, err
 	}
-	share, known := chaosShares(plan)[name]
-	if known {
-		*share, err = strconv.ParseFloat(value, 64)
+	for _, share := range ChaosShares(plan) {
+		if share.Name == name {
+			*share.Value, err = strconv.ParseFloat(value, 64)
+			return true, err
+		}
 	}
-	return known, err
+	return false, nil
 }
 
 func kindOfChaos(name string) string {
@@ -92,21 +106,12 @@ func kindOfChaos(name string) string {
 // anything: each is drawn for itself, and of several ways to break one attempt
 // the first of kill, hang, nan, freeze, corrupt, disk-full is taken.
 func checkChaos(plan *messages.ChaosPlan) error {
-	for _, s := range []struct {
-		name  string
-		share float64
-	}{
-		{"kill", plan.GetKill()},
-		{"hang", plan.GetHang()},
-		{"nan", plan.GetNan()},
-		{"slow", plan.GetSlow()},
-		{"freeze", plan.GetFreeze()},
-		{"corrupt", plan.GetCorrupt()},
-		{"disk-full", plan.GetDiskFull()},
-		{"crash-job", plan.GetCrashJob()},
-	} {
-		if !(s.share >= 0 && s.share <= 1) { // NaN too
-			return invalid("chaos %s=%v: give a share in [0, 1]", s.name, s.share)
+	if plan == nil {
+		return nil
+	}
+	for _, s := range ChaosShares(plan) {
+		if share := *s.Value; !(share >= 0 && share <= 1) { // NaN too
+			return invalid("chaos %s=%v: give a share in [0, 1]", s.Name, share)
 		}
 	}
 	if down := plan.GetStoreDownMs(); down > uint64(maxStoreDown/time.Millisecond) {
