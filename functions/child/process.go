@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,6 +107,22 @@ func (p *Process) Kill() {
 	_ = p.pidfd()
 }
 
+// End kills the process and waits until it is gone, for so long at most.
+func (p *Process) End(patience time.Duration) {
+	p.Kill()
+	p.Await(patience)
+}
+
+// Await waits until the process is gone, for so long at most.
+func (p *Process) Await(patience time.Duration) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.Gone:
+	case <-timer.C:
+	}
+}
+
 // Freeze stops the process and its group; Kill ends them nevertheless.
 func (p *Process) Freeze() { _ = unix.Kill(-p.PID, unix.SIGSTOP) }
 
@@ -145,6 +162,25 @@ func (s *Spawner) Start(cmd *exec.Cmd) error {
 	r := spawn{cmd, make(chan error, 1)}
 	s.requests <- r
 	return <-r.reply
+}
+
+// CloseAfter ends the thread once tasks have ended, which take care of all that
+// it started, and reports whether they have within the patience.
+func (s *Spawner) CloseAfter(tasks *sync.WaitGroup, patience time.Duration) bool {
+	gone := make(chan struct{})
+	go func() {
+		tasks.Wait()
+		s.Close()
+		close(gone)
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-gone:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // Close ends the thread. All that it started must have ended.

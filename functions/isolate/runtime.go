@@ -185,18 +185,8 @@ func (r *Runtime) Close() error {
 	if !started {
 		return nil
 	}
-	gone := make(chan struct{})
-	go func() {
-		r.tasks.Wait()
-		r.spawner().Close()
-		close(gone)
-	}()
-	timer := time.NewTimer(closeTime)
-	defer timer.Stop()
-	select {
-	case <-gone:
-		return nil
-	case <-timer.C:
+	if !r.spawner().CloseAfter(&r.tasks, closeTime) {
 		return fault.New("isolate.close", fault.Unavailable, "a process for functions was killed and has not ended in %v", closeTime)
 	}
+	return nil
 }

@@ -139,25 +139,14 @@ func (w *worker) stack() {
 	if !w.proc.Alive() || unix.Kill(w.proc.PID, unix.SIGQUIT) != nil {
 		return
 	}
-	timer := time.NewTimer(stackTime)
-	defer timer.Stop()
-	select {
-	case <-w.proc.Gone:
-	case <-timer.C:
-	}
+	w.proc.Await(stackTime)
 }
 
 // end kills the child with all that it started, and takes its last words. It
 // returns when the process is gone, at most endTime later.
 func (w *worker) end() {
 	w.once.Do(func() {
-		w.proc.Kill()
-		timer := time.NewTimer(endTime)
-		defer timer.Stop()
-		select {
-		case <-w.proc.Gone:
-		case <-timer.C:
-		}
+		w.proc.End(endTime)
 		w.output.Close()
 		_ = w.control.Close()
 	})

@@ -224,17 +224,7 @@ func (r *Runtime) Close() error {
 		p.replace()
 	}
 	r.hub.close()
-	gone := make(chan struct{})
-	go func() {
-		r.tasks.Wait()
-		r.spawner.Close()
-		close(gone)
-	}()
-	timer := time.NewTimer(closeTime)
-	defer timer.Stop()
-	select {
-	case <-gone:
-	case <-timer.C:
+	if !r.spawner.CloseAfter(&r.tasks, closeTime) {
 		return fault.New("python.close", fault.Unavailable, "a Python process was killed and has not ended in %v", closeTime)
 	}
 	killStragglers(r.dir)

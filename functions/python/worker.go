@@ -144,13 +144,7 @@ func (r *Runtime) startFresh(ctx context.Context, p Program, s settings, owner L
 // returns when the process is gone, at most endTime later.
 func (w *worker) end() {
 	w.once.Do(func() {
-		w.proc.Kill()
-		timer := time.NewTimer(endTime)
-		defer timer.Stop()
-		select {
-		case <-w.proc.Gone:
-		case <-timer.C:
-		}
+		w.proc.End(endTime)
 		w.output.Close()
 		if w.early != nil {
 			w.early.Close()
