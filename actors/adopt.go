@@ -47,12 +47,7 @@ func (c *Company) tried(ctx context.Context, what string, do func() error) bool 
 		return true
 	}
 	c.log.Warn(what+", trying again", zap.Error(err))
-	select {
-	case <-ctx.Done():
-		return true
-	case <-time.After(adoptAgain):
-		return false
-	}
+	return pause(ctx, adoptAgain) != nil
 }
 
 // orphans returns the jobs of servers that have not ended, oldest first.
@@ -135,13 +130,12 @@ func (c *Company) endOrphan(ctx context.Context, id string, phase messages.Phase
 		if owned, err = c.own(ctx, id); err != nil {
 			return err
 		}
-		c.jobs.take(id)
 	}
 	defer owned.Release()
 	st := &messages.JobState{}
 	if owned.From() != nil {
 		st = proto.CloneOf(owned.From())
-		st.Before = append(st.GetBefore(), &messages.EventEnd{Incarnation: st.GetJob().GetIncarnation(), Seq: st.GetEvents()})
+		st.Before = train.EventsUpTo(owned.From())
 	}
 	now := c.rim.Now()
 	st.Result = train.ResultOf(st, phase, why, owned.task.GetOptions().GetMerge(), now)

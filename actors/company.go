@@ -28,6 +28,7 @@ import (
 	"github.com/troupe-ml/troupe/functions/native"
 	"github.com/troupe-ml/troupe/functions/python"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store"
@@ -79,7 +80,6 @@ type Company struct {
 	events     *eventLog
 	slots      int
 	background sync.WaitGroup  // what runs beside the actors
-	term       uint64          // of this server's lead of its store; 0: none
 	closers    []func() error  // in the order of opening
 	ctx        context.Context // ends with the company; its cause is why
 	end        context.CancelCauseFunc
@@ -228,12 +228,7 @@ const logGap = 5 * time.Second
 // ended, drops what is kept of it here.
 func (c *Company) keepLogs() {
 	var over []string
-	for {
-		select {
-		case <-c.ctx.Done():
-			return
-		case <-time.After(logGap):
-		}
+	for pause(c.ctx, logGap) == nil {
 		c.logs.storeAll()
 		for _, id := range over {
 			if err := c.logs.forget(id); err != nil {
@@ -334,6 +329,15 @@ func ask[Reply any](ctx context.Context, c *Company, to *actor.PID, command any)
 			return reply, fault.New("actors.ask", fault.Unavailable, "no answer from the %s: %w", to.GetId(), ctx.Err())
 		}
 	}
+}
+
+// command is ask, and returns the failure that the answer tells.
+func command[Reply interface{ GetFailure() *messages.Failure }](ctx context.Context, c *Company, to *actor.PID, what any) (Reply, error) {
+	reply, err := ask[Reply](ctx, c, to, what)
+	if err != nil {
+		return reply, err
+	}
+	return reply, wire.Error(reply.GetFailure())
 }
 
 // newID returns a new id: a lower-case ULID.

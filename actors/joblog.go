@@ -48,6 +48,13 @@ func (n logName) text() string {
 	return fmt.Sprint(n.function)
 }
 
+// key is that of a segment in the store.
+func (n logName) key(segment int) string {
+	return fmt.Sprintf("%s%s-%d.txt", logFolder(n.job), n.text(), segment)
+}
+
+func logFolder(job string) string { return "jobs/" + job + "/logs/" }
+
 // jobLog is such a log: what is not stored yet of it.
 type jobLog struct {
 	text     bytes.Buffer
@@ -168,7 +175,7 @@ func (l *jobLogs) folder(job string) string {
 	defer l.mu.Unlock()
 	for name := range l.logs {
 		if name.job == job {
-			return l.store.URL("jobs/" + job + "/logs")
+			return l.store.URL(strings.TrimSuffix(logFolder(job), "/"))
 		}
 	}
 	return ""
@@ -180,8 +187,7 @@ func (l *jobLogs) putLocked(name logName, log *jobLog) error {
 		return nil
 	}
 	for tries := 0; ; tries++ {
-		key := fmt.Sprintf("jobs/%s/logs/%s-%d.txt", name.job, name.text(), log.segments)
-		err := l.store.PutIfAbsent(context.Background(), key, func(w io.Writer) error {
+		err := l.store.PutIfAbsent(context.Background(), name.key(log.segments), func(w io.Writer) error {
 			_, err := w.Write(log.text.Bytes())
 			return err
 		})

@@ -12,7 +12,6 @@ import (
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
-	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -41,15 +40,17 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 	if err := c.probeStore(ctx); err != nil {
 		return Submission{}, err
 	}
-	id := newID()
-	c.board.Submitted(id, c.jobs.origin, submitted, c.rim.Now(), nil)
-	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: id, JobId: id, Task: submitted})
-	if err != nil {
+	return c.enqueue(ctx, newID(), submitted, slices.Concat(local.found(submitted), warnings)...)
+}
+
+// enqueue hands a job to the Scheduler, with warnings about its task.
+func (c *Company) enqueue(ctx context.Context, id string, t *messages.TrainTask, warnings ...string) (Submission, error) {
+	c.board.Submitted(id, c.jobs.origin, t, c.rim.Now(), nil)
+	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: id, JobId: id, Task: t})
+	if reply == nil {
 		return Submission{}, err
 	}
-	return Submission{
-		ID: reply.GetJobId(), Warnings: slices.Concat(c.takeWarnings(), local.found(submitted), warnings, reply.GetWarnings()),
-	}, wire.Error(reply.GetFailure())
+	return Submission{ID: reply.GetJobId(), Warnings: slices.Concat(c.takeWarnings(), warnings, reply.GetWarnings())}, err
 }
 
 // StopJob ends a job as STOPPED; WatchJob tells when it has. NotFound;
@@ -61,11 +62,8 @@ func (c *Company) StopJob(ctx context.Context, id, reason string) error {
 
 // stop reports whether the job has ended by that, which no TrainJob tells.
 func (c *Company) stop(ctx context.Context, id, reason string) (ended bool, err error) {
-	reply, err := ask[*messages.StopJobReply](ctx, c, c.tree.Scheduler, &messages.StopJob{JobId: id, Reason: reason})
-	if err != nil {
-		return false, err
-	}
-	return reply.GetEnded(), wire.Error(reply.GetFailure())
+	reply, err := command[*messages.StopJobReply](ctx, c, c.tree.Scheduler, &messages.StopJob{JobId: id, Reason: reason})
+	return reply.GetEnded(), err
 }
 
 // WatchJob implements train.Company. Among the events are warnings of this

@@ -18,6 +18,16 @@ const leadBeat = 2 * time.Second
 // for: one that lives gives several in that time.
 const ownerSilence = 10 * time.Second
 
+// pause waits, or returns why ctx has ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // onceGone takes what may have another owner. One that gives no sign of life for
 // ownerSilence counts as gone; waits is told of it once. Conflict: it lives.
 func onceGone[Claimed any, Sighting comparable](
@@ -40,10 +50,8 @@ func onceGone[Claimed any, Sighting comparable](
 		case now != seen:
 			return claimed, err
 		}
-		select {
-		case <-ctx.Done():
-			return claimed, fault.New("actors.own", fault.Unavailable, "%w", context.Cause(ctx))
-		case <-time.After(askAgain):
+		if err := pause(ctx, askAgain); err != nil {
+			return claimed, fault.New("actors.own", fault.Unavailable, "%w", err)
 		}
 	}
 }
@@ -59,7 +67,6 @@ func (c *Company) lead(ctx context.Context, register *claim.Register, owner clai
 	if err != nil {
 		return err
 	}
-	c.term = own.Number()
 	c.closers = append(c.closers, own.Release)
 	c.background.Go(func() { c.beat(own) })
 	return nil
@@ -67,12 +74,7 @@ func (c *Company) lead(ctx context.Context, register *claim.Register, owner clai
 
 // beat ends the company once another server has taken the store over.
 func (c *Company) beat(own *claim.Claim) {
-	for {
-		select {
-		case <-c.ctx.Done():
-			return
-		case <-time.After(leadBeat):
-		}
+	for pause(c.ctx, leadBeat) == nil {
 		switch err := own.Beat(c.ctx); {
 		case fault.KindOf(err) == fault.Conflict:
 			c.end(fault.New("actors.lead", fault.Conflict, "this server gave no sign of life for too long: %w", err))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 )
 
 // logPoll is how often a log that is followed is looked at.
@@ -122,7 +123,7 @@ func (r *logReader) copy(ctx context.Context, w io.Writer) error {
 // program first.
 func (l *jobLogs) functions(ctx context.Context, job string) ([]string, error) {
 	seen := map[string]bool{}
-	for o, err := range l.store.List(ctx, "jobs/"+job+"/logs/") {
+	for o, err := range l.store.List(ctx, logFolder(job)) {
 		if err != nil {
 			return nil, fault.New("actors.log", fault.KindOf(err), "log of job %s: %w", job, err)
 		}
@@ -157,19 +158,15 @@ func functionOf(name string) int {
 // segment returns what a segment of a log holds so far, and whether nothing
 // more comes to it.
 func (l *jobLogs) segment(ctx context.Context, job, function string, number int) (text []byte, closed bool, err error) {
-	r, err := l.store.Get(ctx, fmt.Sprintf("jobs/%s/logs/%s-%d.txt", job, function, number), 0, -1)
-	if fault.KindOf(err) == fault.NotFound { // what is not stored yet becomes it
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if log := l.logs[logName{job, functionOf(function)}]; log != nil {
-			text = bytes.Clone(log.text.Bytes())
-		}
-		return text, false, nil
+	name := logName{job, functionOf(function)}
+	text, err = store.Read(ctx, l.store, name.key(number), -1)
+	if fault.KindOf(err) != fault.NotFound {
+		return text, true, err
 	}
-	if err != nil {
-		return nil, false, err
+	l.mu.Lock() // what is not stored yet becomes it
+	defer l.mu.Unlock()
+	if log := l.logs[name]; log != nil {
+		text = bytes.Clone(log.text.Bytes())
 	}
-	defer r.Close()
-	text, err = io.ReadAll(r)
-	return text, true, err
+	return text, false, nil
 }

@@ -1,8 +1,8 @@
 package actors
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -139,9 +139,6 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 	if err != nil {
 		return err
 	}
-	if _, err := c.Job(ctx, id); err != nil {
-		return err
-	}
 	if _, goesOn := c.runs(id); !goesOn {
 		c.events.flush(ctx) // so that the store has them all
 	}
@@ -159,14 +156,7 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 			}
 		}
 	})
-	return errors.Join(failed, errUnless(failed == nil, err))
-}
-
-func errUnless(wanted bool, err error) error {
-	if wanted {
-		return err
-	}
-	return nil
+	return cmp.Or(failed, err)
 }
 
 // position is a place among a job's events.
@@ -177,10 +167,10 @@ func (p position) before(incarnation, seq uint64) bool {
 }
 
 // storedEvents calls on with what the store has behind from, which moves on. It
-// reports whether the job has ended with that.
+// reports whether the job has ended with that. NotFound.
 func (c *Company) storedEvents(ctx context.Context, id string, from *position, on func(Seen) error) (over bool, err error) {
 	stored, err := PeekJob(ctx, c.catalog, id)
-	if fault.KindOf(err) == fault.NotFound {
+	if _, here := c.board.Job(id); here && fault.KindOf(err) == fault.NotFound {
 		return false, nil // not in the store yet
 	}
 	if err != nil {

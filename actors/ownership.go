@@ -109,22 +109,11 @@ func (j *Jobs) claim(ctx context.Context, id string, stale job.Sighting) (*Owned
 	return owned, job.Sighting{}, nil
 }
 
-// claimFor owns a job ahead of the ParameterServer, which finds it owned.
-func (j *Jobs) claimFor(ctx context.Context, id string, stale job.Sighting) (*OwnedJob, job.Sighting, error) {
-	j.mu.Lock()
-	if before := j.claimed[id]; before != nil { // for a life that ended in the queue
-		before.Release()
-		delete(j.claimed, id)
-	}
-	j.mu.Unlock()
-	owned, seen, err := j.claim(ctx, id, stale)
-	if err != nil {
-		return nil, seen, err
-	}
+// keep has the ParameterServer find a job owned ahead.
+func (j *Jobs) keep(owned *OwnedJob) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.claimed[id] = owned
-	return owned, seen, nil
+	j.claimed[owned.id] = owned
 }
 
 // release lets go of jobs that were owned ahead and never started.

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/internal/fault"
-	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/job"
@@ -76,11 +75,15 @@ func (c *Company) ResumeJob(ctx context.Context, id string, task *messages.Train
 	if err := c.probeStore(ctx); err != nil {
 		return Submission{}, err
 	}
+	if before := c.jobs.take(id); before != nil { // for a life that ended in the queue
+		before.Release()
+	}
 	owned, err := c.own(ctx, id)
 	if err != nil {
 		return Submission{}, err
 	}
-	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.ResumeJob{
+	c.jobs.keep(owned)
+	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.ResumeJob{
 		Key: newID(), JobId: id, Task: task, AfterIncarnation: owned.Incarnation() - 1,
 	})
 	if err != nil {
@@ -89,7 +92,7 @@ func (c *Company) ResumeJob(ctx context.Context, id string, task *messages.Train
 	c.mu.Lock()
 	c.resumed[id] = reply.GetAfterIncarnation()
 	c.mu.Unlock()
-	return Submission{ID: id, Warnings: slices.Concat(c.takeWarnings(), reply.GetWarnings())}, wire.Error(reply.GetFailure())
+	return Submission{ID: id, Warnings: slices.Concat(c.takeWarnings(), reply.GetWarnings())}, nil
 }
 
 // findAgain finds the function and the data of a task that was submitted
@@ -111,7 +114,7 @@ func (c *Company) findAgain(ctx context.Context, t *messages.TrainTask) error {
 // own makes this node the owner of a job, as soon as nobody else is.
 func (c *Company) own(ctx context.Context, id string) (*OwnedJob, error) {
 	return onceGone(ctx, c, func(stale job.Sighting) (*OwnedJob, job.Sighting, error) {
-		return c.jobs.claimFor(ctx, id, stale)
+		return c.jobs.claim(ctx, id, stale)
 	}, func(seen job.Sighting) {
 		c.warn(fmt.Sprintf("job %s: waiting up to %v to see whether its owner, %s (pid %d), lives", id, ownerSilence, seen.Owner.Node, seen.Owner.PID))
 	})

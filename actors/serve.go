@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
-	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -39,15 +37,11 @@ func (c *Company) SubmitJob(ctx context.Context, key string, asked *messages.Tra
 	if err := c.jobs.create(ctx, id, t); err != nil {
 		return "", nil, err
 	}
-	c.board.Submitted(id, c.jobs.origin, t, c.rim.Now(), nil)
-	reply, err := ask[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: id, JobId: id, Task: t})
-	if err == nil {
-		err = wire.Error(reply.GetFailure())
-	}
+	sub, err := c.enqueue(ctx, id, t)
 	if err != nil {
 		return "", nil, err
 	}
-	return id, slices.Concat(c.takeWarnings(), reply.GetWarnings()), nil
+	return id, sub.Warnings, nil
 }
 
 // isKnown reports whether a job was put into the store: one that has a key and
@@ -134,11 +128,7 @@ func (c *Company) ResizeJob(ctx context.Context, id string, n uint32) error {
 	if err := c.mustRun(ctx, id); err != nil {
 		return err
 	}
-	reply, err := ask[*messages.SetParallelismReply](ctx, c, c.tree.Scheduler, &messages.SetParallelism{JobId: id, Parallelism: n})
-	if err == nil {
-		err = wire.Error(reply.GetFailure())
-	}
-	if err != nil {
+	if _, err := command[*messages.SetParallelismReply](ctx, c, c.tree.Scheduler, &messages.SetParallelism{JobId: id, Parallelism: n}); err != nil {
 		return err
 	}
 	return c.request(ctx, id, &messages.StoredRequest{Parallelism: n})

@@ -97,8 +97,7 @@ func (j *job) roundOver(ctx actor.Context, step *messages.AttemptRef, before *me
 }
 
 // handOn hands hosts the point that the job has reached, shows the
-// ParameterServer that it gets on, and lets go of what
-// only an earlier one needs.
+// ParameterServer that it gets on, and lets go of what only an earlier one needs.
 func (j *job) handOn(ctx actor.Context, earlier *messages.JobState) {
 	for node := range j.nodes {
 		ctx.Send(j.deps.Host(node), &messages.KeepState{State: j.state.marked})

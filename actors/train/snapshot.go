@@ -2,6 +2,7 @@ package train
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -34,9 +35,15 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	maps.Copy(s.optimizers, from.GetOptimizers())
 	s.validate, s.nextCheck = from.GetValidate(), from.GetNextCheck()
 	s.history.restore(from.GetHistory(), now)
-	s.before = append(from.GetBefore(), &messages.EventEnd{Incarnation: from.GetJob().GetIncarnation(), Seq: from.GetEvents()})
+	s.before = EventsUpTo(from)
 	s.sizing = s.wantsSize()
 	s.mark(now)
+}
+
+// EventsUpTo says which events count for an incarnation that goes on from a
+// state: those of earlier ones up to these.
+func EventsUpTo(st *messages.JobState) []*messages.EventEnd {
+	return append(slices.Clone(st.GetBefore()), &messages.EventEnd{Incarnation: st.GetJob().GetIncarnation(), Seq: st.GetEvents()})
 }
 
 // ResultOf is the result of a job that ends where a state of it left it.
