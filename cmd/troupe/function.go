@@ -67,15 +67,8 @@ update.`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
 		Args:        cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := flags.checkCode(); err != nil {
-				return err
-			}
-			return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
-				f, err := b.CreateFunction(ctx, flags.name, flags.code, false)
-				if err != nil {
-					return err
-				}
-				return s.printFunction(f, output, "created")
+			return s.deploy(flags, output, "created", func(ctx context.Context, b backend) (api.Function, error) {
+				return b.CreateFunction(ctx, flags.name, flags.code, false)
 			})
 		},
 	}
@@ -98,15 +91,8 @@ Those that have been keep the version that they were submitted with.`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
 		Args:        cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := flags.checkCode(); err != nil {
-				return err
-			}
-			return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
-				f, err := b.UpdateFunction(ctx, flags.name, flags.code)
-				if err != nil {
-					return err
-				}
-				return s.printFunction(f, output, "updated")
+			return s.deploy(flags, output, "updated", func(ctx context.Context, b backend) (api.Function, error) {
+				return b.UpdateFunction(ctx, flags.name, flags.code)
 			})
 		},
 	}
@@ -116,6 +102,20 @@ Those that have been keep the version that they were submitted with.`,
 	registerOutput(cmd.Flags(), &output)
 	s.completePlace(cmd, "name", functionNames, &flags.placeFlags)
 	return cmd
+}
+
+// deploy puts a program where the flags say, and says what became of it.
+func (s *session) deploy(flags *functionFlags, output, became string, put func(context.Context, backend) (api.Function, error)) error {
+	if err := flags.checkCode(); err != nil {
+		return err
+	}
+	return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
+		f, err := put(ctx, b)
+		if err != nil {
+			return err
+		}
+		return s.printFunction(f, output, became)
+	})
 }
 
 // newFunctionListCommand returns the verb that lists all functions.
