@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -36,6 +37,11 @@ func runTests(m *testing.M) int {
 	flag.Parse()
 	if testing.Short() {
 		return 0 // whole jobs in real processes are not short
+	}
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(sig) { // under nohup, or in the background: what is caught here is not ignored by the processes of tests
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	dir, err := os.MkdirTemp("", "troupe-e2e-")
 	if err != nil {
