@@ -9,6 +9,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 const maxFiles = 10_000 // of an archive
@@ -42,7 +44,7 @@ func untar(dir string, from io.Reader, limit int64) error {
 			return archiveError(err)
 		}
 		if n == maxFiles {
-			return invalid("the archive has more than %d entries: send only what the function needs", maxFiles)
+			return jobjson.Invalid("the archive has more than %d entries: send only what the function needs", maxFiles)
 		}
 		wrote, err := entry(dir, header, archive, limit)
 		if err != nil {
@@ -56,7 +58,7 @@ func untar(dir string, from io.Reader, limit int64) error {
 func entry(dir string, header *tar.Header, from io.Reader, limit int64) (int64, error) {
 	name := path.Clean(strings.TrimSuffix(header.Name, "/"))
 	if !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsAny(header.Name, "\\\x00") {
-		return 0, invalid("the archive has %q: give only names below the folder", shown(header.Name))
+		return 0, jobjson.Invalid("the archive has %q: give only names below the folder", jobjson.Shown(header.Name))
 	}
 	to := filepath.Join(dir, filepath.FromSlash(name))
 	switch header.Typeflag {
@@ -68,14 +70,14 @@ func entry(dir string, header *tar.Header, from io.Reader, limit int64) (int64, 
 		}
 		return save(to, from, limit)
 	}
-	return 0, invalid("the archive has %q, which is neither a file nor a folder: leave it out", shown(header.Name))
+	return 0, jobjson.Invalid("the archive has %q, which is neither a file nor a folder: leave it out", jobjson.Shown(header.Name))
 }
 
 // folder makes a folder. There are no links below ours that it could follow.
 func folder(path, name string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		if info, wrong := os.Stat(path); wrong == nil && !info.IsDir() {
-			return invalid("the archive has %q below a file: give each name once", shown(name))
+			return jobjson.Invalid("the archive has %q below a file: give each name once", jobjson.Shown(name))
 		}
 		return noRoom(err)
 	}
@@ -87,5 +89,5 @@ func archiveError(err error) error {
 	if status, ok := bodyError(err).(statusError); ok {
 		return status
 	}
-	return invalid("this is no tar archive, gzipped or not, or it is cut off: %w", err)
+	return jobjson.Invalid("this is no tar archive, gzipped or not, or it is cut off: %w", err)
 }

@@ -9,17 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
-
-// KindHeader carries the kind of an error, for clients that want to know more
-// than its status says.
-const KindHeader = "Troupe-Error-Kind"
-
-// ErrorBody is the body of every response that is an error.
-type ErrorBody struct {
-	Error string `json:"error" doc:"what was wrong, and what to do"`
-	Code  int    `json:"code" doc:"the status"`
-}
 
 // statusError is an error that has a status of its own.
 type statusError struct {
@@ -31,7 +23,7 @@ func (e statusError) Unwrap() error { return e.error }
 
 // refuse returns an Invalid error with a status of its own.
 func refuse(status int, format string, args ...any) error {
-	return statusError{status, invalid(format, args...)}
+	return statusError{status, jobjson.Invalid(format, args...)}
 }
 
 // busy returns an error for what may be tried again later.
@@ -44,44 +36,7 @@ func statusOf(err error) int {
 	if own, ok := errors.AsType[statusError](err); ok {
 		return own.status
 	}
-	switch fault.KindOf(err) {
-	case fault.Invalid:
-		return http.StatusBadRequest
-	case fault.NotFound:
-		return http.StatusNotFound
-	case fault.Conflict:
-		return http.StatusConflict
-	case fault.Unavailable:
-		return http.StatusServiceUnavailable
-	case fault.UserCode, fault.Rejected:
-		return http.StatusUnprocessableEntity
-	case fault.Corrupt, fault.Unknown:
-	}
-	return http.StatusInternalServerError
-}
-
-// KindOf returns the kind of the error that a response is, by its status and
-// KindHeader.
-func KindOf(status int, kind string) fault.Kind {
-	for _, k := range fault.Kinds() {
-		if k.String() == kind {
-			return k
-		}
-	}
-	switch status {
-	case http.StatusNotFound:
-		return fault.NotFound
-	case http.StatusConflict:
-		return fault.Conflict
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusRequestTimeout:
-		return fault.Unavailable
-	case http.StatusUnprocessableEntity:
-		return fault.UserCode
-	}
-	if status >= 400 && status < 500 {
-		return fault.Invalid
-	}
-	return fault.Unknown
+	return httpfault.Status(fault.KindOf(err))
 }
 
 // fail answers with an error, or, where the answer has begun, cuts it off so
@@ -102,18 +57,14 @@ func (s *Server) fail(w *response, r *http.Request, err error) {
 	header := w.Header()
 	header.Del("Location")
 	header.Del("Content-Length")
-	header.Set(KindHeader, fault.KindOf(err).String())
+	header.Set(httpfault.Header, fault.KindOf(err).String())
 	switch status {
 	case http.StatusServiceUnavailable:
 		header.Set("Retry-After", "1")
 	case http.StatusUnauthorized:
 		header.Set("WWW-Authenticate", `Bearer realm="troupe"`)
 	}
-	text := err.Error()
-	if trace := fault.TraceOf(err); trace != "" {
-		text += "\n" + trace
-	}
-	w.json(status, ErrorBody{Error: text, Code: status})
+	w.json(status, httpfault.NewErrorBody(status, err))
 }
 
 // json answers with a value.

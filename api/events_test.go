@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -145,18 +146,18 @@ func TestEventsSurviveTheirJSON(t *testing.T) {
 			Attempt: &messages.AttemptRef{Task: messages.Task_TASK_TRAIN}, Failure: &messages.Failure{Kind: messages.FailureKind_FAILURE_KIND_USER_CODE, Text: "é\n\x01"},
 		}}},
 	} {
-		encoded := api.EncodeEvent(e)
+		encoded := jobjson.EncodeEvent(e)
 		require.NotContains(t, string(encoded), "\n")
-		got, err := api.DecodeEvent(encoded)
+		got, err := jobjson.DecodeEvent(encoded)
 		require.NoError(t, err, string(encoded))
 		require.Truef(t, proto.Equal(e, got), "%s", encoded)
 	}
 	nan := merged(1)
 	nan.GetRoundMerged().Loss = math.NaN()
-	require.Contains(t, string(api.EncodeEvent(nan)), `"loss":null`)
-	_, err := api.DecodeEvent([]byte(`{"seq":1,"later":{"a":1}}`))
+	require.Contains(t, string(jobjson.EncodeEvent(nan)), `"loss":null`)
+	_, err := jobjson.DecodeEvent([]byte(`{"seq":1,"later":{"a":1}}`))
 	require.NoError(t, err)
-	_, err = api.DecodeEvent([]byte(`{"seq":`))
+	_, err = jobjson.DecodeEvent([]byte(`{"seq":`))
 	require.Error(t, err)
 }
 

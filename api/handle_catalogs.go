@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/store/dataset"
 )
 
@@ -28,7 +29,7 @@ func (s *Server) functions(w *response, r *http.Request) error {
 
 func (s *Server) function(w *response, r *http.Request) error {
 	name := r.PathValue("name")
-	if err := checkFunction(name); err != nil {
+	if err := jobjson.CheckFunction(name); err != nil {
 		return err
 	}
 	f, err := s.company.Function(r.Context(), name)
@@ -40,7 +41,7 @@ func (s *Server) function(w *response, r *http.Request) error {
 
 func (s *Server) putFunction(w *response, r *http.Request) error {
 	name := r.PathValue("name")
-	if err := checkFunction(name); err != nil {
+	if err := jobjson.CheckFunction(name); err != nil {
 		return err
 	}
 	replace, err := s.mayReplace(r, name)
@@ -64,7 +65,7 @@ func (s *Server) putFunction(w *response, r *http.Request) error {
 func (s *Server) mayReplace(r *http.Request, name string) (bool, error) {
 	for _, header := range []string{"If-None-Match", "If-Match"} {
 		if value := r.Header.Get(header); value != "" && value != "*" {
-			return false, invalid("%s: only * is understood", header)
+			return false, jobjson.Invalid("%s: only * is understood", header)
 		}
 	}
 	if r.Header.Get("If-Match") != "" {
@@ -83,32 +84,32 @@ func (s *Server) receiveFunction(dir string, r *http.Request) (string, error) {
 	}
 	switch media {
 	case "application/json":
-		return "", invalid("functions by their URL (runtime remote) are not there yet: send code, as text/x-python or application/x-tar")
+		return "", jobjson.Invalid("functions by their URL (runtime remote) are not there yet: send code, as text/x-python or application/x-tar")
 	case "application/x-tar", "application/gzip", "application/x-gzip", "application/x-gtar":
 		path := filepath.Join(dir, "code")
 		return path, unpack(path, r.Body, s.config.MaxFunction)
 	case "", "text/x-python", "text/plain", "application/x-python", "application/octet-stream":
 	default: // application/x-www-form-urlencoded is what curl --data says
-		return "", refuse(http.StatusUnsupportedMediaType, "Content-Type %s: send a file of Python as text/x-python, a folder as application/x-tar or application/gzip", shown(media))
+		return "", refuse(http.StatusUnsupportedMediaType, "Content-Type %s: send a file of Python as text/x-python, a folder as application/x-tar or application/gzip", jobjson.Shown(media))
 	}
 	file := r.URL.Query().Get("file")
 	if file == "" {
 		file = mainFile
 	}
-	if checkName("file", file) != nil || !strings.HasSuffix(file, ".py") {
-		return "", invalid("file %q: give the name of a file of Python, such as net.py, without folders", shown(file))
+	if jobjson.CheckName("file", file) != nil || !strings.HasSuffix(file, ".py") {
+		return "", jobjson.Invalid("file %q: give the name of a file of Python, such as net.py, without folders", jobjson.Shown(file))
 	}
 	path := filepath.Join(dir, file)
 	n, err := save(path, r.Body, s.config.MaxFunction)
 	if err == nil && n == 0 {
-		err = invalid("there is no code: send a file of Python, or a tar archive of a folder with main.py")
+		err = jobjson.Invalid("there is no code: send a file of Python, or a tar archive of a folder with main.py")
 	}
 	return path, err
 }
 
 func (s *Server) deleteFunction(w *response, r *http.Request) error {
 	name := r.PathValue("name")
-	if err := checkFunction(name); err != nil {
+	if err := jobjson.CheckFunction(name); err != nil {
 		return err
 	}
 	return deleted(w, s.company.DeleteFunction(r.Context(), name))
@@ -124,7 +125,7 @@ func (s *Server) datasets(w *response, r *http.Request) error {
 
 func (s *Server) dataset(w *response, r *http.Request) error {
 	name := r.PathValue("name")
-	if err := checkDataset(name); err != nil {
+	if err := jobjson.CheckDataset(name); err != nil {
 		return err
 	}
 	d, err := s.company.Dataset(r.Context(), name)
@@ -136,7 +137,7 @@ func (s *Server) dataset(w *response, r *http.Request) error {
 
 func (s *Server) createDataset(w *response, r *http.Request) error {
 	name := r.PathValue("name")
-	if err := checkDataset(name); err != nil {
+	if err := jobjson.CheckDataset(name); err != nil {
 		return err
 	}
 	how, err := readingOf(r)
@@ -167,7 +168,7 @@ func readingOf(r *http.Request) (how dataset.Options, err error) {
 	if share := query.Get("test_share"); share != "" {
 		how.TestShare, err = strconv.ParseFloat(share, 64)
 		if err != nil || !(how.TestShare > 0 && how.TestShare < 1) {
-			return how, invalid("test_share %q: give a number between 0 and 1, such as 0.2", shown(share))
+			return how, jobjson.Invalid("test_share %q: give a number between 0 and 1, such as 0.2", jobjson.Shown(share))
 		}
 	}
 	return how, nil
@@ -186,7 +187,7 @@ func receiveFiles(dir string, form *form, limit int64) (string, error) {
 			return "", bodyError(err)
 		}
 		if n == maxParts {
-			return "", invalid("the form has more than %d parts: send the files of one data set", maxParts)
+			return "", jobjson.Invalid("the form has more than %d parts: send the files of one data set", maxParts)
 		}
 		name, err := fileOf(part)
 		if err != nil {
@@ -202,10 +203,10 @@ func receiveFiles(dir string, form *form, limit int64) (string, error) {
 	}
 	switch len(files) {
 	case 0:
-		return "", invalid("there are no files: send x-train, y-train, x-test, y-test, or one named file")
+		return "", jobjson.Invalid("there are no files: send x-train, y-train, x-test, y-test, or one named file")
 	case 1:
 		if filepath.Base(files[0]) == "x_train.npy" {
-			return "", invalid("x-train comes alone: send y-train too")
+			return "", jobjson.Invalid("x-train comes alone: send y-train too")
 		}
 		return files[0], nil
 	}
@@ -218,16 +219,16 @@ func fileOf(part *multipart.Part) (string, error) {
 	switch field := part.FormName(); field {
 	case "x-train", "y-train", "x-test", "y-test":
 		if pickled(file) {
-			return "", fault.New("api.dataset", fault.Invalid, "%s is the pickle %q: those run code when they are read; save the array with numpy.save", field, shown(file))
+			return "", fault.New("api.dataset", fault.Invalid, "%s is the pickle %q: those run code when they are read; save the array with numpy.save", field, jobjson.Shown(file))
 		}
 		return strings.Replace(field, "-", "_", 1) + ".npy", nil
 	case "file":
-		if checkName("file", file) != nil {
-			return "", invalid("file %q: give it a name that begins with a letter or digit", shown(file))
+		if jobjson.CheckName("file", file) != nil {
+			return "", jobjson.Invalid("file %q: give it a name that begins with a letter or digit", jobjson.Shown(file))
 		}
 		return file, nil
 	default:
-		return "", unknown("form", field, []string{"x-train", "y-train", "x-test", "y-test", "file"})
+		return "", jobjson.Unknown("form", field, []string{"x-train", "y-train", "x-test", "y-test", "file"})
 	}
 }
 
@@ -238,7 +239,7 @@ func pickled(file string) bool {
 
 func (s *Server) deleteDataset(w *response, r *http.Request) error {
 	name := r.PathValue("name")
-	if err := checkDataset(name); err != nil {
+	if err := jobjson.CheckDataset(name); err != nil {
 		return err
 	}
 	return deleted(w, s.company.DeleteDataset(r.Context(), name))
@@ -254,7 +255,7 @@ func (s *Server) models(w *response, r *http.Request) error {
 
 func (s *Server) model(w *response, r *http.Request) error {
 	id := r.PathValue("id")
-	if err := checkModel(id); err != nil {
+	if err := jobjson.CheckModel(id); err != nil {
 		return err
 	}
 	file, size, err := s.company.OpenModel(r.Context(), id)
@@ -275,7 +276,7 @@ func (s *Server) model(w *response, r *http.Request) error {
 
 func (s *Server) deleteModel(w *response, r *http.Request) error {
 	id := r.PathValue("id")
-	if err := checkModel(id); err != nil {
+	if err := jobjson.CheckModel(id); err != nil {
 		return err
 	}
 	return deleted(w, s.company.DeleteModel(r.Context(), id))

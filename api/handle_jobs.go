@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/internal/task"
 )
 
@@ -53,13 +54,13 @@ type Pruned struct {
 func (s *Server) train(w *response, r *http.Request) error {
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, unicode.IsControl) {
-		return invalid("Idempotency-Key of %d bytes: give at most %d, without control characters", len(key), maxKey)
+		return jobjson.Invalid("Idempotency-Key of %d bytes: give at most %d, without control characters", len(key), maxKey)
 	}
 	body, err := readBody(r)
 	if err != nil {
 		return err
 	}
-	t, err := DecodeTask(body)
+	t, err := jobjson.DecodeTask(body)
 	if err != nil {
 		return err
 	}
@@ -80,14 +81,14 @@ func (s *Server) infer(w *response, r *http.Request) error {
 		return err
 	}
 	var asked InferRequest
-	if err := decode("request", body, &asked, "model_id", "data"); err != nil {
+	if err := jobjson.Decode("request", body, &asked, "model_id", "data"); err != nil {
 		return err
 	}
-	if err := checkModel(asked.ModelID); err != nil {
+	if err := jobjson.CheckModel(asked.ModelID); err != nil {
 		return err
 	}
 	if len(asked.Data) == 0 || string(asked.Data) == "null" {
-		return invalid("request: there is no data: give samples, as the function takes them")
+		return jobjson.Invalid("request: there is no data: give samples, as the function takes them")
 	}
 	predictions, err := s.company.Infer(r.Context(), asked.ModelID, asked.Data)
 	if err != nil {
@@ -102,12 +103,7 @@ func (s *Server) tasks(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	tasks := make([]Task, 0, len(views)) // [], never null
-	fields := optionFields()
-	for _, v := range views {
-		tasks = append(tasks, newTask(v, fields))
-	}
-	w.json(http.StatusOK, tasks)
+	w.json(http.StatusOK, jobjson.NewTasks(views))
 	return nil
 }
 
@@ -120,7 +116,7 @@ func (s *Server) task(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.json(http.StatusOK, NewTaskDetails(v))
+	w.json(http.StatusOK, jobjson.NewTaskDetails(v))
 	return nil
 }
 
@@ -130,8 +126,8 @@ func (s *Server) stop(w *response, r *http.Request) error {
 		return err
 	}
 	reason := r.URL.Query().Get("reason")
-	if len(reason) > maxLabel || strings.ContainsFunc(reason, unicode.IsControl) {
-		return invalid("reason of %d bytes: give at most %d, without control characters", len(reason), maxLabel)
+	if len(reason) > jobjson.MaxLabel || strings.ContainsFunc(reason, unicode.IsControl) {
+		return jobjson.Invalid("reason of %d bytes: give at most %d, without control characters", len(reason), jobjson.MaxLabel)
 	}
 	if reason == "" {
 		reason = "asked for over HTTP"
@@ -175,24 +171,24 @@ func (s *Server) resize(w *response, r *http.Request) error {
 
 // parallelism reads {"parallelism": n}.
 func parallelism(body []byte, least int64) (int64, error) {
-	members, err := object("request", body)
+	members, err := jobjson.Object("request", body)
 	if err != nil {
 		return 0, err
 	}
 	n := int64(0)
 	for _, m := range members {
-		if m.name != "parallelism" {
-			return 0, unknown("request", m.name, []string{"parallelism"})
+		if m.Name != "parallelism" {
+			return 0, jobjson.Unknown("request", m.Name, []string{"parallelism"})
 		}
-		if m.isNull() {
+		if m.IsNull() {
 			continue
 		}
-		if n, err = signed(m.name, m.value, least, task.MaxParallelism); err != nil {
+		if n, err = jobjson.Signed(m.Name, m.Value, least, task.MaxParallelism); err != nil {
 			return 0, err
 		}
 	}
 	if n < least {
-		return 0, invalid("request: there is no parallelism: give 1 to %d functions", task.MaxParallelism)
+		return 0, jobjson.Invalid("request: there is no parallelism: give 1 to %d functions", task.MaxParallelism)
 	}
 	return n, nil
 }
@@ -221,9 +217,9 @@ func (s *Server) histories(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	histories := make([]History, 0, len(views)) // [], never null
+	histories := make([]jobjson.History, 0, len(views)) // [], never null
 	for _, v := range views {
-		histories = append(histories, NewHistory(v).brief())
+		histories = append(histories, jobjson.NewHistory(v).Brief())
 	}
 	w.json(http.StatusOK, histories)
 	return nil
@@ -238,7 +234,7 @@ func (s *Server) history(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.json(http.StatusOK, NewHistory(v))
+	w.json(http.StatusOK, jobjson.NewHistory(v))
 	return nil
 }
 
@@ -278,7 +274,7 @@ func (s *Server) pruneHistory(w *response, r *http.Request) error {
 // job returns the id in a path. What cannot be an id is Invalid.
 func job(r *http.Request) (string, error) {
 	id := r.PathValue("id")
-	return id, checkJob(id)
+	return id, jobjson.CheckJob(id)
 }
 
 func deleted(w *response, err error) error {
@@ -312,22 +308,5 @@ func bodyError(err error) error {
 	if timedOut(err) {
 		return refuse(http.StatusRequestTimeout, "the request comes too slowly: send it again, on a faster line")
 	}
-	return invalid("the request is cut off: %w", err)
-}
-
-// decode reads a JSON object whose fields are known by name.
-func decode(what string, body []byte, into any, known ...string) error {
-	members, err := object(what, body)
-	if err != nil {
-		return err
-	}
-	for _, m := range members {
-		if !contains(known, m.name) {
-			return unknown(what, m.name, known)
-		}
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return invalid("%s: %w", what, err)
-	}
-	return nil
+	return jobjson.Invalid("the request is cut off: %w", err)
 }

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"slices"
 
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 // Health is the answer to GET /health.
@@ -45,7 +46,7 @@ func (s *Server) createToken(w *response, r *http.Request) error {
 		return err
 	}
 	var asked TokenRequest
-	if err := decode("request", body, &asked, "name", "role"); err != nil {
+	if err := jobjson.Decode("request", body, &asked, "name", "role"); err != nil {
 		return err
 	}
 	role, err := access.ParseRole(asked.Role)
@@ -66,7 +67,7 @@ func (s *Server) createToken(w *response, r *http.Request) error {
 func (s *Server) revokeToken(w *response, r *http.Request) error {
 	name := r.URL.Query().Get("name")
 	if name == "" {
-		return invalid("there is no name: give ?name= of the token")
+		return jobjson.Invalid("there is no name: give ?name= of the token")
 	}
 	if s.tokens == nil {
 		return noTokens()
@@ -102,7 +103,7 @@ func (s *Server) describe(w *response, _ *http.Request) error {
 
 // errorJSON is an error as the body of a response has it.
 func errorJSON(err error) []byte {
-	body, wrong := json.Marshal(ErrorBody{Error: err.Error(), Code: statusOf(err)})
+	body, wrong := json.Marshal(httpfault.ErrorBody{Error: err.Error(), Code: statusOf(err)})
 	if wrong != nil {
 		panic(wrong) // our own types are JSON
 	}
@@ -116,7 +117,5 @@ func neverNull[T any](list []T) []T {
 	}
 	return list
 }
-
-func contains(list []string, s string) bool { return slices.Contains(list, s) }
 
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/api/access"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 // description returns the OpenAPI description of routes.
@@ -83,7 +84,7 @@ func responses(r route, components schemas) map[string]any {
 	for _, status := range errors {
 		all[strconv.Itoa(status)] = map[string]any{
 			"description": http.StatusText(status),
-			"content":     media(jsonBody(ErrorBody{}), components),
+			"content":     media(jsonBody(httpfault.ErrorBody{}), components),
 		}
 	}
 	return all

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-ml/troupe/api"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -158,7 +159,7 @@ func TestRequestsAreAsDescribed(t *testing.T) {
 		var value any
 		require.NoError(t, json.Unmarshal([]byte(body), &value))
 		require.Equal(t, ok, schema.Validate(value) == nil, body)
-		_, err := api.DecodeTask([]byte(body))
+		_, err := jobjson.DecodeTask([]byte(body))
 		require.Equal(t, ok, err == nil, body)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/troupe-ml/troupe/api/access"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 // route is a line of the table in docs/api.md: what is asked how, who may, who
@@ -74,11 +75,11 @@ func jobRoutes() []route {
 		},
 		{
 			method: "GET", path: "/tasks", role: access.Read, handle: (*Server).tasks,
-			summary: "List the jobs that have not ended, oldest first", answers: []content{answer(http.StatusOK, []Task{}, "jobs")},
+			summary: "List the jobs that have not ended, oldest first", answers: []content{answer(http.StatusOK, []jobjson.Task{}, "jobs")},
 		},
 		{
 			method: "GET", path: "/tasks/{id}", role: access.Read, handle: (*Server).task,
-			summary: "Show a job, ended or not", errors: []int{bad, missing}, answers: []content{answer(http.StatusOK, TaskDetails{}, "the job")},
+			summary: "Show a job, ended or not", errors: []int{bad, missing}, answers: []content{answer(http.StatusOK, jobjson.TaskDetails{}, "the job")},
 		},
 		{
 			method: "DELETE", path: "/tasks/{id}", role: access.Submit, handle: (*Server).stop,
@@ -127,7 +128,7 @@ func historyRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/history", role: access.Read, handle: (*Server).histories,
-			summary: "List what all jobs have done, oldest first", answers: []content{answer(http.StatusOK, []History{}, "histories")},
+			summary: "List what all jobs have done, oldest first", answers: []content{answer(http.StatusOK, []jobjson.History{}, "histories")},
 		},
 		{
 			method: "DELETE", path: "/history", role: access.Admin, handle: (*Server).pruneHistory,
@@ -135,7 +136,7 @@ func historyRoutes() []route {
 		},
 		{
 			method: "GET", path: "/history/{id}", role: access.Read, handle: (*Server).history,
-			summary: "Show what a job has done", errors: []int{bad, missing}, answers: []content{answer(http.StatusOK, History{}, "history")},
+			summary: "Show what a job has done", errors: []int{bad, missing}, answers: []content{answer(http.StatusOK, jobjson.History{}, "history")},
 		},
 		{
 			method: "DELETE", path: "/history/{id}", role: access.Submit, handle: (*Server).deleteHistory,

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 // schema is a JSON Schema, as OpenAPI 3.1 has them.
@@ -18,7 +20,7 @@ func (s schemas) of(value any) schema { return s.typ(reflect.TypeOf(value)) }
 
 func (s schemas) typ(t reflect.Type) schema {
 	switch {
-	case t == reflect.TypeFor[Options]():
+	case t == reflect.TypeFor[jobjson.Options]():
 		return s.options()
 	case t == reflect.TypeFor[json.RawMessage]():
 		return schema{} // anything
@@ -85,12 +87,12 @@ func fieldsOf(t reflect.Type) func(func(reflect.StructField) bool) {
 	}
 }
 
-// options describes what optionFields reads.
+// options describes what an option may be.
 func (s schemas) options() schema {
 	if _, known := s["TrainOptions"]; !known {
 		properties := schema{}
-		for _, field := range optionFields() {
-			properties[field.name] = orNull(field.schema)
+		for _, option := range jobjson.OptionSchemas() {
+			properties[option.Name] = orNull(option.Schema)
 		}
 		s["TrainOptions"] = schema{"type": "object", "properties": properties, "additionalProperties": false}
 	}
@@ -100,7 +102,7 @@ func (s schemas) options() schema {
 // trainRequest describes what DecodeTask reads. What a task shows of it has the
 // same fields, so that only what must be there differs.
 func (s schemas) trainRequest() schema {
-	s.of(TrainRequest{})
+	s.of(jobjson.TrainRequest{})
 	fields := s["TrainRequest"]["properties"].(schema)
 	properties := schema{}
 	for name, field := range fields {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 // ServeHTTP answers one request.
@@ -38,7 +39,7 @@ func (s *Server) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	limitBody(w, r, s.config.MaxBody, s.config.Patience)
 	if !clean(r.URL.EscapedPath()) { // the mux would lead it to something else than was meant
-		s.fail(w, r, fault.New("api.route", fault.NotFound, "path %q: it has empty or relative parts", shown(r.URL.Path)))
+		s.fail(w, r, fault.New("api.route", fault.NotFound, "path %q: it has empty or relative parts", jobjson.Shown(r.URL.Path)))
 		return
 	}
 	var matched string
@@ -61,7 +62,7 @@ func (s *Server) recovered(w *response, r *http.Request, cause any) (aborted boo
 	}
 	s.log.Error("a handler panicked", zap.String("path", r.URL.Path), zap.Any("cause", cause), zap.ByteString("stack", debug.Stack()))
 	defer func() { aborted = recover() != nil }()
-	s.fail(w, r, fault.New("api.serve", fault.Unknown, "%s %s: a bug of troupe, about which its log has more", r.Method, shown(r.URL.Path)))
+	s.fail(w, r, fault.New("api.serve", fault.Unknown, "%s %s: a bug of troupe, about which its log has more", r.Method, jobjson.Shown(r.URL.Path)))
 	return false
 }
 
@@ -75,10 +76,10 @@ func (s *Server) unmatched(w *response, r *http.Request) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return fault.New("api.route", fault.NotFound, "there is no %q: GET /openapi.json says what there is", shown(r.URL.Path))
+		return fault.New("api.route", fault.NotFound, "there is no %q: GET /openapi.json says what there is", jobjson.Shown(r.URL.Path))
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return refuse(http.StatusMethodNotAllowed, "%s is not for %q: use %s", shown(r.Method), shown(r.URL.Path), strings.Join(allowed, " or "))
+	return refuse(http.StatusMethodNotAllowed, "%s is not for %q: use %s", jobjson.Shown(r.Method), jobjson.Shown(r.URL.Path), strings.Join(allowed, " or "))
 }
 
 // newMux returns all routes.

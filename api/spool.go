@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 // spoolPattern names the folder of an upload.
@@ -39,7 +40,7 @@ func (s *Server) receive(r *http.Request, limit int64, f func(dir string) error)
 func save(path string, from io.Reader, limit int64) (n int64, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return 0, invalid("file %q is sent twice: send it once", shown(filepath.Base(path)))
+		return 0, jobjson.Invalid("file %q is sent twice: send it once", jobjson.Shown(filepath.Base(path)))
 	}
 	if err != nil {
 		return 0, noRoom(err)
@@ -51,7 +52,7 @@ func save(path string, from io.Reader, limit int64) (n int64, err error) {
 	case source.err != nil:
 		return n, bodyError(source.err)
 	case n > limit:
-		return n, refuse(http.StatusRequestEntityTooLarge, "file %q makes this more than %d bytes: send less", shown(filepath.Base(path)), limit)
+		return n, refuse(http.StatusRequestEntityTooLarge, "file %q makes this more than %d bytes: send less", jobjson.Shown(filepath.Base(path)), limit)
 	case err != nil || wrong != nil:
 		return n, noRoom(errors.Join(err, wrong))
 	}

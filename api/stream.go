@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 // follow takes a place among those who follow, and returns a context that ends
 // with the request or the server.
 func (s *Server) follow(r *http.Request) (context.Context, func(), error) {
 	if _, sent := r.Body.(*body); sent { // behind which nobody would see that the client has gone
-		return nil, nil, invalid("there is a body: send none with a GET")
+		return nil, nil, jobjson.Invalid("there is a body: send none with a GET")
 	}
 	select {
 	case s.streams <- struct{}{}:
@@ -49,7 +50,7 @@ func (s *Server) events(w *response, r *http.Request) error {
 		return err
 	}
 	if job != "" {
-		if err := checkJob(job); err != nil {
+		if err := jobjson.CheckJob(job); err != nil {
 			return err
 		}
 		if _, err := s.company.Job(r.Context(), job); err != nil { // while there still can be a status
@@ -97,10 +98,10 @@ func (o *eventWriter) event(e Event) error {
 	switch {
 	case e.Reset:
 		return o.send(eventText(e.Cursor, "reset", []byte("{}")))
-	case EventName(e.Event) == "":
+	case jobjson.EventName(e.Event) == "":
 		return nil // of a later version
 	}
-	return o.send(eventText(e.Cursor, EventName(e.Event), EncodeEvent(e.Event)))
+	return o.send(eventText(e.Cursor, jobjson.EventName(e.Event), jobjson.EncodeEvent(e.Event)))
 }
 
 func (o *eventWriter) send(text string) error {
@@ -153,11 +154,11 @@ func checkCursor(job, cursor string) error {
 	incarnation, seq, ok2 := strings.Cut(place, ":")
 	_, err1 := strconv.ParseUint(incarnation, 10, 64)
 	_, err2 := strconv.ParseUint(seq, 10, 64)
-	if !ok || !ok2 || err1 != nil || err2 != nil || checkJob(id) != nil {
-		return invalid("event id %q: give one as the stream has it, <job>:<incarnation>:<seq>, or none", shown(cursor))
+	if !ok || !ok2 || err1 != nil || err2 != nil || jobjson.CheckJob(id) != nil {
+		return jobjson.Invalid("event id %q: give one as the stream has it, <job>:<incarnation>:<seq>, or none", jobjson.Shown(cursor))
 	}
 	if job != "" && id != job {
-		return invalid("event id %q is not of job %q: give one of that job, or none", shown(cursor), shown(job))
+		return jobjson.Invalid("event id %q is not of job %q: give one of that job, or none", jobjson.Shown(cursor), jobjson.Shown(job))
 	}
 	return nil
 }
@@ -205,7 +206,7 @@ func logQuery(r *http.Request) (function int, follow bool, err error) {
 	if text := query.Get("function"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			return 0, false, invalid("function %q: give the number of one, from 0", shown(text))
+			return 0, false, jobjson.Invalid("function %q: give the number of one, from 0", jobjson.Shown(text))
 		}
 		function = int(n)
 	}
@@ -215,7 +216,7 @@ func logQuery(r *http.Request) (function int, follow bool, err error) {
 	case "1", "true":
 		return function, true, nil
 	default:
-		return 0, false, invalid("follow %q: give 0 or 1", shown(text))
+		return 0, false, jobjson.Invalid("follow %q: give 0 or 1", jobjson.Shown(text))
 	}
 }
 

@@ -1,8 +1,13 @@
 package api_test
 
 import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -40,5 +45,16 @@ func finished(id string) *messages.JobView {
 			Phase: messages.Phase_PHASE_SUCCEEDED, Epochs: epochs, Accuracy: proto.Float64(96.5), ValidationLoss: proto.Float64(0.25),
 			Retries: 2, LostFunctions: 3, RejectedResults: 4, WallS: 1.5, WorkerS: 2.5, Model: "file:///m.safetensors",
 		},
+	}
+}
+
+// What a view says, its JSON says, and a client reads it back.
+func TestViewsSurviveTheirJSON(t *testing.T) {
+	for _, v := range []*messages.JobView{running("r"), finished("e")} {
+		encoded, err := json.Marshal(jobjson.NewTaskDetails(v))
+		require.NoError(t, err)
+		var d jobjson.TaskDetails
+		require.NoError(t, json.Unmarshal(encoded, &d))
+		require.Truef(t, proto.Equal(v, d.View()), "%v\n%v", v, d.View())
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 const (
@@ -248,8 +249,8 @@ func cause(err error) error {
 
 // failure is the error that a response says.
 func failure(response *http.Response) error {
-	kind := api.KindOf(response.StatusCode, response.Header.Get(api.KindHeader))
-	var said api.ErrorBody
+	kind := httpfault.KindOf(response.StatusCode, response.Header.Get(httpfault.Header))
+	var said httpfault.ErrorBody
 	raw, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20)) // what there is of it
 	if json.Unmarshal(raw, &said) != nil || said.Error == "" {
 		said.Error = fmt.Sprintf("the server answers %s: is it a troupe?", response.Status)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 const (
@@ -112,16 +114,16 @@ func (s *stream) take(e sent) (ended bool, err error) {
 	case "end":
 		return true, nil
 	case "error":
-		var said api.ErrorBody
+		var said httpfault.ErrorBody
 		if err := json.Unmarshal([]byte(e.data), &said); err != nil {
 			return true, fault.New("client.events", fault.Unknown, "events: %s", e.data)
 		}
-		return true, fault.New("client.events", api.KindOf(said.Code, ""), "%s", said.Error)
+		return true, fault.New("client.events", httpfault.KindOf(said.Code, ""), "%s", said.Error)
 	case "reset":
 		s.after = e.id
 		return false, s.on(api.Event{Cursor: e.id, Reset: true})
 	}
-	event, err := api.DecodeEvent([]byte(e.data))
+	event, err := jobjson.DecodeEvent([]byte(e.data))
 	if err != nil {
 		return true, err
 	}

@@ -9,12 +9,13 @@ import (
 
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
 // SubmitJob implements api.Jobs. It is repeated if there is a key.
 func (c *Client) SubmitJob(ctx context.Context, key string, task *messages.TrainTask) (id string, warnings []string, err error) {
-	k, err := post(api.NewTrainRequest(task), "train")
+	k, err := post(jobjson.NewTrainRequest(task), "train")
 	if err != nil {
 		return "", nil, err
 	}
@@ -64,25 +65,25 @@ func (c *Client) ResizeJob(ctx context.Context, id string, n uint32) error {
 }
 
 // Tasks returns the jobs that have not ended, oldest first, as the server shows them.
-func (c *Client) Tasks(ctx context.Context) (tasks []api.Task, err error) {
+func (c *Client) Tasks(ctx context.Context) (tasks []jobjson.Task, err error) {
 	err = c.json(ctx, get("tasks"), &tasks)
 	return tasks, err
 }
 
 // Task returns a job as the server shows it. NotFound.
-func (c *Client) Task(ctx context.Context, id string) (task api.TaskDetails, err error) {
+func (c *Client) Task(ctx context.Context, id string) (task jobjson.TaskDetails, err error) {
 	err = c.json(ctx, get("tasks", id), &task)
 	return task, err
 }
 
 // Histories returns what all jobs have done, oldest first.
-func (c *Client) Histories(ctx context.Context) (histories []api.History, err error) {
+func (c *Client) Histories(ctx context.Context) (histories []jobjson.History, err error) {
 	err = c.json(ctx, get("history"), &histories)
 	return histories, err
 }
 
 // History returns what a job has done. NotFound.
-func (c *Client) History(ctx context.Context, id string) (history api.History, err error) {
+func (c *Client) History(ctx context.Context, id string) (history jobjson.History, err error) {
 	err = c.json(ctx, get("history", id), &history)
 	return history, err
 }

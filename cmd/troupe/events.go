@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/api/client"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -108,7 +109,7 @@ func newEventRow(e api.Event) eventRow {
 	if e.Reset {
 		return eventRow{ID: e.Cursor, Event: "reset", Data: json.RawMessage("null")}
 	}
-	return eventRow{ID: e.Cursor, Event: api.EventName(e.Event), Data: api.EncodeEvent(e.Event)}
+	return eventRow{ID: e.Cursor, Event: jobjson.EventName(e.Event), Data: jobjson.EncodeEvent(e.Event)}
 }
 
 func (s *session) eventList(ctx context.Context, c *client.Client, id string) error {
@@ -137,7 +138,7 @@ func eventLine(e api.Event) string {
 		return "(events before this are gone)"
 	}
 	at := time.UnixMilli(e.Event.GetTimeMs()).UTC().Format("2006-01-02T15:04:05.000Z")
-	return strings.TrimRight(fmt.Sprintf("%s  %s  %-15s  %s", at, e.Event.GetJob().GetId(), api.EventName(e.Event), eventDetails(e.Event)), " ")
+	return strings.TrimRight(fmt.Sprintf("%s  %s  %-15s  %s", at, e.Event.GetJob().GetId(), jobjson.EventName(e.Event), eventDetails(e.Event)), " ")
 }
 
 func eventDetails(e *messages.JobEvent) string {

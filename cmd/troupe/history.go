@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe/api"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -36,7 +36,7 @@ func newHistoryGetCommand(s *session) *cobra.Command {
 					return err
 				}
 				if output == "json" {
-					return s.printJSON(api.NewHistory(v))
+					return s.printJSON(jobjson.NewHistory(v))
 				}
 				fmt.Fprintf(s.screen, "job %s: %s on %s, %s\n", id, v.GetTask().GetFunctionName(), v.GetTask().GetDataset(), stateName(v.GetPhase()))
 				return printList(s, output, epochsOf(v), "no epoch is complete", epochTable)
@@ -82,9 +82,9 @@ func newHistoryListCommand(s *session) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list := []api.History{}
+				list := []jobjson.History{}
 				for _, v := range views {
-					list = append(list, api.NewHistory(v))
+					list = append(list, jobjson.NewHistory(v))
 				}
 				return printList(s, output, list, "no jobs at "+b.Place(), historyTable)
 			})
@@ -95,7 +95,7 @@ func newHistoryListCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-func historyTable(list []api.History) *table {
+func historyTable(list []jobjson.History) *table {
 	t := newTable("ID", "FUNCTION", "DATASET", "PHASE", "EPOCHS", "ACCURACY", "VAL-LOSS", "RUNNING", "SUBMITTED", "REASON")
 	for _, h := range list {
 		var loss *float64

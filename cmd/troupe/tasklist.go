@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/api/client"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 // newTaskListCommand returns the verb that lists the jobs that run or wait.
@@ -44,7 +44,7 @@ func newTaskListCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-func (s *session) printIDs(tasks []api.Task) error {
+func (s *session) printIDs(tasks []jobjson.Task) error {
 	var ids strings.Builder
 	for _, t := range tasks {
 		ids.WriteString(t.Job.ID + "\n")
@@ -53,7 +53,7 @@ func (s *session) printIDs(tasks []api.Task) error {
 	return err
 }
 
-func taskTable(tasks []api.Task) *table {
+func taskTable(tasks []jobjson.Task) *table {
 	t := newTable("ID", "FUNCTION", "DATASET", "PHASE", "EPOCH", "N", "LOSS", "ACCURACY", "RUNNING", "ETA", "WAITS FOR")
 	for _, task := range tasks {
 		t.row(task.Job.ID, task.Request.FunctionName, task.Request.Dataset, task.Phase, epochOf(task), count0(task.Job.State.Parallelism),
@@ -63,7 +63,7 @@ func taskTable(tasks []api.Task) *table {
 }
 
 // epochOf is the epoch that a job is at, of how many.
-func epochOf(t api.Task) string { return fmt.Sprintf("%d/%d", t.Epoch, t.Request.Epochs) }
+func epochOf(t jobjson.Task) string { return fmt.Sprintf("%d/%d", t.Epoch, t.Request.Epochs) }
 
 // count0 is a number, of which 0 is none.
 func count0(n uint32) string {

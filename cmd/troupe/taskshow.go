@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/api/client"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -75,7 +75,7 @@ func (s *session) followAgain(flags *remoteFlags, id, output string) error {
 }
 
 // printTask writes a job for a person to standard output in one write.
-func (s *session) printTask(t api.TaskDetails) error {
+func (s *session) printTask(t jobjson.TaskDetails) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "job %s %s\n", t.Job.ID, t.Phase)
 	line := func(name, format string, args ...any) {

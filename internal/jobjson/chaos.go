@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import (
 	"encoding/json"
@@ -14,9 +14,9 @@ import (
 func chaos() optionField {
 	return optionField{
 		name: "chaos",
-		schema: schema{
+		schema: map[string]any{
 			"type": []string{"string", "object"}, "description": `what to break on purpose: "kill=0.1,seed=7" or {"kill": 0.1, "seed": 7}`,
-			"additionalProperties": schema{"type": []string{"string", "number"}},
+			"additionalProperties": map[string]any{"type": []string{"string", "number"}},
 		},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
 			plan, err := chaosText(what, raw)
@@ -35,24 +35,24 @@ func chaosText(what string, raw json.RawMessage) (string, error) {
 	if raw[0] != '{' {
 		return text(what, raw)
 	}
-	members, err := object(what, raw)
+	members, err := Object(what, raw)
 	if err != nil {
 		return "", err
 	}
 	var parts []string
 	for _, m := range members {
-		value := string(m.value)
-		if m.isNull() {
+		value := string(m.Value)
+		if m.IsNull() {
 			continue
 		}
-		if !isNumber(m.value) {
-			if value, err = text(what+"."+shown(m.name), m.value); err != nil {
+		if !isNumber(m.Value) {
+			if value, err = text(what+"."+Shown(m.Name), m.Value); err != nil {
 				return "", err
 			}
 		}
-		name := strings.ReplaceAll(m.name, "_", "-")
+		name := strings.ReplaceAll(m.Name, "_", "-")
 		if strings.ContainsAny(name+value, ",=") {
-			return "", invalid("%s: %q: %q is no name with a value", what, shown(m.name), shown(value))
+			return "", Invalid("%s: %q: %q is no name with a value", what, Shown(m.Name), Shown(value))
 		}
 		parts = append(parts, name+"="+value)
 	}

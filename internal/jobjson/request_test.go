@@ -1,4 +1,4 @@
-package api_test
+package jobjson_test
 
 import (
 	"encoding/json"
@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
 )
 
 func TestDecodeTaskReadsEveryOption(t *testing.T) {
-	got, err := api.DecodeTask([]byte(`{"model_type":"net","batch_size":32,"epochs":3,"dataset":"digits","lr":1e-3,"function_name":"mlp","options":{
+	got, err := jobjson.DecodeTask([]byte(`{"model_type":"net","batch_size":32,"epochs":3,"dataset":"digits","lr":1e-3,"function_name":"mlp","options":{
 		"default_parallelism":2,"min_parallelism":2,"max_parallelism":8,"static_parallelism":true,"k":-1,"merge":"median","clip":1.5,
 		"optimizer_state":"reset","lr_scale":"sqrt","warmup":0.5,"validate_every":0.25,"goal_accuracy":99.5,"patience":3,"max_time":"1h","keep":"best",
 		"shuffle":false,"seed":18446744073709551615,"retries":0,"min_functions":2,"function_timeout":90.5,"backup":false,"on_bad_samples":"fail",
@@ -32,9 +32,9 @@ func TestDecodeTaskReadsEveryOption(t *testing.T) {
 	}
 	require.Truef(t, proto.Equal(want, got), "%v", got)
 	requireEveryFieldSet(t, got.GetOptions())
-	encoded, err := json.Marshal(api.NewTrainRequest(got))
+	encoded, err := json.Marshal(jobjson.NewTrainRequest(got))
 	require.NoError(t, err)
-	again, err := api.DecodeTask(encoded)
+	again, err := jobjson.DecodeTask(encoded)
 	require.NoError(t, err)
 	require.Truef(t, proto.Equal(want, again), "what is written is read: %s", encoded)
 }
@@ -62,7 +62,7 @@ func TestMissingNullAndZeroOptionsAreDefaults(t *testing.T) {
 		`{"function_name":"mlp","dataset":"digits","options":{"chaos":"none"}}`,
 		`{"function_name":"mlp","dataset":"digits","options":{"chaos":{},"args":{},"seed":0,"priority":0,"warmup":0,"static_parallelism":false}}`,
 	} {
-		got, err := api.DecodeTask([]byte(body))
+		got, err := jobjson.DecodeTask([]byte(body))
 		require.NoError(t, err, body)
 		require.Truef(t, proto.Equal(want, got), "%s: %v", body, got)
 	}
@@ -74,7 +74,7 @@ func TestChaosIsTextOrAnObject(t *testing.T) {
 		`{"kill":0.1,"disk-full":0.2,"store-down":"10s","seed":7}`,
 		`{"kill":0.1,"disk_full":0.2,"store_down":"10s","seed":7,"nan":null}`,
 	} {
-		got, err := api.DecodeTask([]byte(`{"function_name":"mlp","dataset":"digits","options":{"chaos":` + body + `}}`))
+		got, err := jobjson.DecodeTask([]byte(`{"function_name":"mlp","dataset":"digits","options":{"chaos":` + body + `}}`))
 		require.NoError(t, err, body)
 		require.True(t, proto.Equal(&messages.ChaosPlan{Kill: 0.1, DiskFull: 0.2, StoreDownMs: 10_000, Seed: 7}, got.GetOptions().GetChaos()), body)
 	}
@@ -142,25 +142,14 @@ func TestDecodeTaskRefuses(t *testing.T) {
 		`{"function_name":"mlp","dataset":".."}`:                      "data set name",
 		`{"function_name":"mlp","dataset":"d","model_type":"\u0000"}`: "model_type",
 	} {
-		_, err := api.DecodeTask([]byte(body))
+		_, err := jobjson.DecodeTask([]byte(body))
 		require.ErrorContains(t, err, says, body)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), body)
 	}
 }
 
-// What a view says, its JSON says, and a client reads it back.
-func TestViewsSurviveTheirJSON(t *testing.T) {
-	for _, v := range []*messages.JobView{running("r"), finished("e")} {
-		encoded, err := json.Marshal(api.NewTaskDetails(v))
-		require.NoError(t, err)
-		var d api.TaskDetails
-		require.NoError(t, json.Unmarshal(encoded, &d))
-		require.Truef(t, proto.Equal(v, d.View()), "%v\n%v", v, d.View())
-	}
-}
-
 func TestALaterServerMaySayMore(t *testing.T) {
-	var task api.Task
+	var task jobjson.Task
 	require.NoError(t, json.Unmarshal([]byte(`{"request":{"options":{"later":1,"k":3},"more":1},"job":{"id":"a"},"phase":"DREAMING"}`), &task))
 	require.EqualValues(t, 3, task.View().GetTask().GetOptions().GetK())
 	require.Equal(t, messages.Phase_PHASE_UNSPECIFIED, task.View().GetPhase())

@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import "github.com/troupe-ml/troupe/messages"
 
@@ -34,8 +34,8 @@ func NewHistory(v *messages.JobView) History {
 	return h
 }
 
-// brief leaves out what data has already.
-func (h History) brief() History {
+// Brief leaves out what data has already.
+func (h History) Brief() History {
 	h.Job.Epochs = []Epoch{}
 	if h.Job.Result != nil {
 		result := *h.Job.Result

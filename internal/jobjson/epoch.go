@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import (
 	"math"
@@ -105,7 +105,7 @@ func (r *Result) result() *messages.JobResult {
 		out.Model = *r.Model
 	}
 	if r.Error != nil {
-		out.Failure = wire.Failure(invalid("%s", *r.Error))
+		out.Failure = wire.Failure(Invalid("%s", *r.Error))
 		out.Failure.Kind, out.Failure.Op = messages.FailureKind_FAILURE_KIND_UNSPECIFIED, ""
 	}
 	return out

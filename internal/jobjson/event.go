@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func EncodeEvent(e *messages.JobEvent) []byte {
 func DecodeEvent(data []byte) (*messages.JobEvent, error) {
 	e := &messages.JobEvent{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, e); err != nil {
-		return nil, invalid("event %s: %w", shown(string(data)), err)
+		return nil, Invalid("event %s: %w", Shown(string(data)), err)
 	}
 	return e, nil
 }

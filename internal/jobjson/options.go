@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import (
 	"bytes"
@@ -56,18 +56,18 @@ func (o *Options) UnmarshalJSON(raw []byte) error {
 // decodeOptions reads options, and asks unknown about those that there are not.
 func decodeOptions(raw json.RawMessage, unknown func(name string) error) (*messages.TrainOptions, error) {
 	o := &messages.TrainOptions{}
-	members, err := object("options", raw)
+	members, err := Object("options", raw)
 	if err != nil {
 		return nil, err
 	}
 	fields := optionFields()
 	for _, m := range members {
-		field := find(fields, m.name)
+		field := find(fields, m.Name)
 		switch {
 		case field == nil:
-			err = unknown(m.name)
-		case !m.isNull():
-			err = field.set(o, "options."+m.name, m.value)
+			err = unknown(m.Name)
+		case !m.IsNull():
+			err = field.set(o, "options."+m.Name, m.Value)
 		}
 		if err != nil {
 			return nil, err
@@ -85,10 +85,25 @@ func find(fields []optionField, name string) *optionField {
 	return nil
 }
 
+// OptionSchema describes an option.
+type OptionSchema struct {
+	Name   string
+	Schema map[string]any // JSON Schema of its value; null, beside it, is its default
+}
+
+// OptionSchemas describes the options, in the order of the documentation.
+func OptionSchemas() []OptionSchema {
+	var schemas []OptionSchema
+	for _, field := range optionFields() {
+		schemas = append(schemas, OptionSchema{field.name, field.schema})
+	}
+	return schemas
+}
+
 // optionField is an option: how it is read, written and described.
 type optionField struct {
 	name   string
-	schema schema
+	schema map[string]any // JSON Schema
 	set    func(o *messages.TrainOptions, what string, raw json.RawMessage) error
 	get    func(o *messages.TrainOptions) any // nil: unset
 }
@@ -132,9 +147,9 @@ func optionFields() []optionField {
 // count is a whole number, 0 or more.
 func count(name, doc string, field func(*messages.TrainOptions) *uint32) optionField {
 	return optionField{
-		name: name, schema: schema{"type": "integer", "minimum": 0, "description": doc},
+		name: name, schema: map[string]any{"type": "integer", "minimum": 0, "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
-			n, err := signed(what, raw, 0, math.MaxUint32)
+			n, err := Signed(what, raw, 0, math.MaxUint32)
 			*field(o) = uint32(n)
 			return err
 		},
@@ -145,9 +160,9 @@ func count(name, doc string, field func(*messages.TrainOptions) *uint32) optionF
 // optionalCount is a count whose 0 is not its default.
 func optionalCount(name, doc string, field func(*messages.TrainOptions) **uint32) optionField {
 	return optionField{
-		name: name, schema: schema{"type": "integer", "minimum": 0, "description": doc},
+		name: name, schema: map[string]any{"type": "integer", "minimum": 0, "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
-			n, err := signed(what, raw, 0, math.MaxUint32)
+			n, err := Signed(what, raw, 0, math.MaxUint32)
 			value := uint32(n)
 			*field(o) = &value
 			return err
@@ -158,9 +173,9 @@ func optionalCount(name, doc string, field func(*messages.TrainOptions) **uint32
 
 func integer(name, doc string, field func(*messages.TrainOptions) *int32) optionField {
 	return optionField{
-		name: name, schema: schema{"type": "integer", "description": doc},
+		name: name, schema: map[string]any{"type": "integer", "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
-			n, err := signed(what, raw, math.MinInt32, math.MaxInt32)
+			n, err := Signed(what, raw, math.MinInt32, math.MaxInt32)
 			*field(o) = int32(n)
 			return err
 		},
@@ -170,7 +185,7 @@ func integer(name, doc string, field func(*messages.TrainOptions) *int32) option
 
 func seed(name, doc string, field func(*messages.TrainOptions) *uint64) optionField {
 	return optionField{
-		name: name, schema: schema{"type": "integer", "minimum": 0, "description": doc},
+		name: name, schema: map[string]any{"type": "integer", "minimum": 0, "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
 			n, err := unsigned(what, raw)
 			*field(o) = n
@@ -182,7 +197,7 @@ func seed(name, doc string, field func(*messages.TrainOptions) *uint64) optionFi
 
 func number(name, doc string, field func(*messages.TrainOptions) *float64) optionField {
 	return optionField{
-		name: name, schema: schema{"type": "number", "description": doc},
+		name: name, schema: map[string]any{"type": "number", "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
 			x, err := real(what, raw)
 			*field(o) = x
@@ -194,7 +209,7 @@ func number(name, doc string, field func(*messages.TrainOptions) *float64) optio
 
 func word(name, doc string, field func(*messages.TrainOptions) *string) optionField {
 	return optionField{
-		name: name, schema: schema{"type": "string", "description": doc},
+		name: name, schema: map[string]any{"type": "string", "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
 			s, err := text(what, raw)
 			*field(o) = s
@@ -206,7 +221,7 @@ func word(name, doc string, field func(*messages.TrainOptions) *string) optionFi
 
 func flag(name, doc string, field func(*messages.TrainOptions) *bool) optionField {
 	return optionField{
-		name: name, schema: schema{"type": "boolean", "description": doc},
+		name: name, schema: map[string]any{"type": "boolean", "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
 			b, err := truth(what, raw)
 			*field(o) = b
@@ -219,7 +234,7 @@ func flag(name, doc string, field func(*messages.TrainOptions) *bool) optionFiel
 // choice is a flag whose false is not its default.
 func choice(name, doc string, field func(*messages.TrainOptions) **bool) optionField {
 	return optionField{
-		name: name, schema: schema{"type": "boolean", "description": doc},
+		name: name, schema: map[string]any{"type": "boolean", "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
 			b, err := truth(what, raw)
 			*field(o) = &b
@@ -233,7 +248,7 @@ func choice(name, doc string, field func(*messages.TrainOptions) **bool) optionF
 // default if there is one. It is kept in milliseconds, written as text.
 func duration(name, doc, automatic string, field func(*messages.TrainOptions) *uint64) optionField {
 	return optionField{
-		name: name, schema: schema{"type": []string{"string", "number"}, "description": doc + ", such as \"90s\", or in seconds"},
+		name: name, schema: map[string]any{"type": []string{"string", "number"}, "description": doc + ", such as \"90s\", or in seconds"},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
 			ms, err := milliseconds(what, raw, automatic)
 			*field(o) = ms
@@ -255,7 +270,7 @@ func milliseconds(what string, raw json.RawMessage, automatic string) (uint64, e
 	if isNumber(raw) {
 		s, err := real(what, raw)
 		if err != nil || s < 0 || s > longest.Seconds() {
-			return 0, invalid("%s %s: give seconds, or a duration such as \"90s\"", what, shown(string(raw)))
+			return 0, Invalid("%s %s: give seconds, or a duration such as \"90s\"", what, Shown(string(raw)))
 		}
 		d = time.Duration(s * float64(time.Second))
 	} else {
@@ -267,7 +282,7 @@ func milliseconds(what string, raw json.RawMessage, automatic string) (uint64, e
 			d, err = time.ParseDuration(s)
 		}
 		if err != nil || d < 0 || d > longest {
-			return 0, invalid("%s %s: give seconds, or a duration such as \"90s\"", what, shown(string(raw)))
+			return 0, Invalid("%s %s: give seconds, or a duration such as \"90s\"", what, Shown(string(raw)))
 		}
 	}
 	if d > 0 {
@@ -279,15 +294,15 @@ func milliseconds(what string, raw json.RawMessage, automatic string) (uint64, e
 func texts(name, doc string, field func(*messages.TrainOptions) *map[string]string) optionField {
 	return optionField{
 		name:   name,
-		schema: schema{"type": "object", "additionalProperties": schema{"type": "string"}, "description": doc},
+		schema: map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}, "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
-			members, err := object(what, raw)
+			members, err := Object(what, raw)
 			if err != nil || len(members) == 0 {
 				return err
 			}
 			values := make(map[string]string, len(members))
 			for _, m := range members {
-				if values[m.name], err = text(what+"."+shown(m.name), m.value); err != nil {
+				if values[m.Name], err = text(what+"."+Shown(m.Name), m.Value); err != nil {
 					return err
 				}
 			}

@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import "github.com/troupe-ml/troupe/messages"
 
@@ -56,6 +56,16 @@ type TaskDetails struct {
 
 // NewTask returns a job as GET /tasks shows it. It shares the view's options.
 func NewTask(v *messages.JobView) Task { return newTask(v, nil) }
+
+// NewTasks returns jobs as GET /tasks shows them, as NewTask does.
+func NewTasks(views []*messages.JobView) []Task {
+	tasks := make([]Task, 0, len(views)) // [], never null
+	fields := optionFields()
+	for _, v := range views {
+		tasks = append(tasks, newTask(v, fields))
+	}
+	return tasks
+}
 
 func newTask(v *messages.JobView, fields []optionField) Task {
 	t := v.GetTask()

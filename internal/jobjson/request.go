@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import (
 	"encoding/json"
@@ -50,7 +50,7 @@ func (r TrainRequest) Task() *messages.TrainTask {
 // no such request; a field that there is not, naming the nearest that there is;
 // a value out of range; a function, data set or model that is named by a path.
 func DecodeTask(body []byte) (*messages.TrainTask, error) {
-	members, err := object("request", body)
+	members, err := Object("request", body)
 	if err != nil {
 		return nil, err
 	}
@@ -67,25 +67,25 @@ func DecodeTask(body []byte) (*messages.TrainTask, error) {
 }
 
 // setRequest sets a field of a task.
-func setRequest(t *messages.TrainTask, m member) (err error) {
+func setRequest(t *messages.TrainTask, m Member) (err error) {
 	var n int64
 	set, known := map[string]func(){
-		"model_type": func() { t.ModelType, err = text(m.name, m.value) },
-		"batch_size": func() { n, err = signed(m.name, m.value, 1, task.MaxBatchSize); t.BatchSize = uint32(n) },
-		"epochs":     func() { n, err = signed(m.name, m.value, 1, task.MaxEpochs); t.Epochs = uint32(n) },
-		"dataset":    func() { t.Dataset, err = text(m.name, m.value) },
-		"lr":         func() { t.Lr, err = rate(m.name, m.value) },
+		"model_type": func() { t.ModelType, err = text(m.Name, m.Value) },
+		"batch_size": func() { n, err = Signed(m.Name, m.Value, 1, task.MaxBatchSize); t.BatchSize = uint32(n) },
+		"epochs":     func() { n, err = Signed(m.Name, m.Value, 1, task.MaxEpochs); t.Epochs = uint32(n) },
+		"dataset":    func() { t.Dataset, err = text(m.Name, m.Value) },
+		"lr":         func() { t.Lr, err = rate(m.Name, m.Value) },
 		"function_name": func() {
-			t.FunctionName, err = text(m.name, m.value)
+			t.FunctionName, err = text(m.Name, m.Value)
 		},
 		"options": func() {
-			t.Options, err = decodeOptions(m.value, func(name string) error { return unknown("options", name, optionNames()) })
+			t.Options, err = decodeOptions(m.Value, func(name string) error { return Unknown("options", name, optionNames()) })
 		},
-	}[m.name]
+	}[m.Name]
 	if !known {
-		return unknown("request", m.name, requestNames())
+		return Unknown("request", m.Name, requestNames())
 	}
-	if !m.isNull() {
+	if !m.IsNull() {
 		set()
 	}
 	return err
@@ -94,7 +94,7 @@ func setRequest(t *messages.TrainTask, m member) (err error) {
 func rate(what string, raw json.RawMessage) (float64, error) {
 	x, err := real(what, raw)
 	if err == nil && (x <= 0 || math.IsInf(x, 0)) {
-		return 0, invalid("%s %v: give a finite number above 0", what, x)
+		return 0, Invalid("%s %v: give a finite number above 0", what, x)
 	}
 	return x, err
 }
@@ -113,78 +113,79 @@ func optionNames() []string {
 
 // checkByName refuses what would be read from the files of this machine.
 func checkByName(t *messages.TrainTask) error {
-	if len(t.GetModelType()) > maxLabel || strings.ContainsFunc(t.GetModelType(), unicode.IsControl) {
-		return invalid("model_type %q: give at most %d bytes without control characters", shown(t.GetModelType()), maxLabel)
+	if len(t.GetModelType()) > MaxLabel || strings.ContainsFunc(t.GetModelType(), unicode.IsControl) {
+		return Invalid("model_type %q: give at most %d bytes without control characters", Shown(t.GetModelType()), MaxLabel)
 	}
 	if name := t.GetFunctionName(); name != "" {
-		if err := checkFunction(name); err != nil {
+		if err := CheckFunction(name); err != nil {
 			return err
 		}
 	}
 	if name := t.GetDataset(); name != "" {
-		if err := checkDataset(name); err != nil {
+		if err := CheckDataset(name); err != nil {
 			return err
 		}
 	}
 	if model := t.GetOptions().GetInit(); model != "" {
-		return checkModel(model)
+		return CheckModel(model)
 	}
 	return nil
 }
 
 const (
-	maxLabel = 256 // bytes of what only people read
+	// MaxLabel is how long a text may be that only people read, in bytes.
+	MaxLabel = 256
 	maxName  = 128 // bytes of the name of a data set or job
 )
 
-// checkFunction checks the name of a function, which a path is not.
-func checkFunction(name string) error {
+// CheckFunction checks the name of a function, which a path is not.
+func CheckFunction(name string) error {
 	if err := function.CheckName(name); err != nil {
 		return err
 	}
 	if strings.HasSuffix(name, ".py") {
-		return invalid("function name %q is that of a file: give the name of a function in the store", name)
+		return Invalid("function name %q is that of a file: give the name of a function in the store", name)
 	}
 	return nil
 }
 
-// checkDataset checks the name of a data set, which a path is not.
-func checkDataset(name string) error {
-	if err := checkName("data set", name); err != nil {
+// CheckDataset checks the name of a data set, which a path is not.
+func CheckDataset(name string) error {
+	if err := CheckName("data set", name); err != nil {
 		return err
 	}
 	for _, ending := range []string{".csv", ".csv.gz", ".npz"} {
 		if strings.HasSuffix(strings.ToLower(name), ending) {
-			return invalid("data set name %q is that of a file: give the name of a data set in the store", name)
+			return Invalid("data set name %q is that of a file: give the name of a data set in the store", name)
 		}
 	}
 	return nil
 }
 
-// checkModel checks the id of a model, which a path is not.
-func checkModel(id string) error {
-	if err := checkName("model", id); err != nil {
+// CheckModel checks the id of a model, which a path is not.
+func CheckModel(id string) error {
+	if err := CheckName("model", id); err != nil {
 		return err
 	}
 	if strings.HasSuffix(strings.ToLower(id), ".safetensors") {
-		return invalid("model name %q is that of a file: give the id of a model in the store", id)
+		return Invalid("model name %q is that of a file: give the id of a model in the store", id)
 	}
 	return nil
 }
 
-// checkJob checks the id of a job.
-func checkJob(id string) error { return checkName("job", id) }
+// CheckJob checks the id of a job.
+func CheckJob(id string) error { return CheckName("job", id) }
 
-// checkName refuses names that could lead out of a folder or mislead a reader:
+// CheckName refuses names that could lead out of a folder or mislead a reader:
 // what begins with a letter or digit and has neither slashes nor what cannot be
 // seen is one.
-func checkName(what, name string) error {
+func CheckName(what, name string) error {
 	if name == "" || len(name) > maxName || !utf8.ValidString(name) {
-		return invalid("%s name %q has %d bytes: give 1 to %d, in UTF-8", what, shown(name), len(name), maxName)
+		return Invalid("%s name %q has %d bytes: give 1 to %d, in UTF-8", what, Shown(name), len(name), maxName)
 	}
 	for i, r := range name {
 		if i == 0 && !unicode.IsLetter(r) && !unicode.IsDigit(r) || strings.ContainsRune(`/\`, r) || !unicode.IsPrint(r) {
-			return invalid("%s name %q has the character %q at %d: begin with a letter or digit, and use no slashes", what, shown(name), r, i+1)
+			return Invalid("%s name %q has the character %q at %d: begin with a letter or digit, and use no slashes", what, Shown(name), r, i+1)
 		}
 	}
 	return nil
