@@ -1,13 +1,13 @@
 package python
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +23,9 @@ const (
 	quietTime = 40 * time.Millisecond  // without a byte more, and it is complete
 )
 
-// maxStack bounds what is told of a stack, in bytes.
-const maxStack = 64 << 10
+// mostStack bounds what is read of a stack, in bytes: more than Python writes of
+// as many threads and frames as it shows, which are a hundred each.
+const mostStack = 16 << 20
 
 // stackFile is where the process with a token writes its stacks, on SIGUSR1: a
 // file of its own, because its log may be full of what it prints. See runModule
@@ -49,7 +50,8 @@ func (r *Runtime) ended(a *attempt) {
 	delete(r.at, a)
 }
 
-// Stacks implements functions.Tracer: the Python stacks of all threads.
+// Stacks implements functions.Tracer: the Python stacks of all threads. All
+// functions are asked at once, so that many take no longer than one.
 func (r *Runtime) Stacks(jobID string) map[int]string {
 	r.mu.Lock()
 	at := map[*attempt]*worker{}
@@ -59,27 +61,53 @@ func (r *Runtime) Stacks(jobID string) map[int]string {
 		}
 	}
 	r.mu.Unlock()
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards stacks
 	stacks := map[int]string{}
 	for a, w := range at {
-		stacks[a.inv.Index] = strings.Join(r.stackOf(w.proc, w.stacks, a.program.Path), "\n")
+		wg.Go(func() {
+			stack := strings.Join(r.stackOf(w.proc, w.stacks, a.program.Path), "\n")
+			mu.Lock()
+			defer mu.Unlock()
+			stacks[a.inv.Index] = stack
+		})
 	}
+	wg.Wait()
 	return stacks
 }
 
 // stackOf has a process write where each of its threads is into the file of its
-// stacks, and returns that as lines; none when it cannot.
+// stacks, and returns that as lines; of one that cannot, a line that says so.
 func (r *Runtime) stackOf(p *child.Process, path, program string) []string {
+	switch {
+	case !p.Alive():
+		return []string{fmt.Sprintf("process %d has ended", p.PID)}
+	case stopped(p.PID):
+		return []string{fmt.Sprintf("process %d is stopped (by SIGSTOP, or a debugger) and does nothing; kill -CONT %d has it go on", p.PID, p.PID)}
+	case !catches(p.PID, unix.SIGUSR1):
+		return []string{fmt.Sprintf("process %d has only just started", p.PID)}
+	}
 	before := sizeOf(path)
-	if !p.Alive() || !catches(p.PID, unix.SIGUSR1) || unix.Kill(p.PID, unix.SIGUSR1) != nil {
-		return nil
+	// The main thread is the one that takes it: trimStack knows it by that.
+	if unix.Tgkill(p.PID, p.PID, unix.SIGUSR1) == nil {
+		settle(p, path, before)
 	}
-	settle(p, path, before)
-	text, err := os.ReadFile(path)
-	if err != nil || int64(len(text)) <= before {
-		return nil
+	text := readFrom(path, before)
+	if text == "" {
+		return []string{fmt.Sprintf("process %d has not said within %v where it is", p.PID, stackTime)}
 	}
-	text = text[before:min(int64(len(text)), before+maxStack)]
-	return trimStack(strings.ToValidUTF8(string(text), "\uFFFD"), r.sdk, program)
+	return trimStack(text, r.sdk, program)
+}
+
+// readFrom returns what a file holds from an offset on.
+func readFrom(path string, offset int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.NewSectionReader(f, offset, mostStack))
+	return strings.ToValidUTF8(string(text), "\uFFFD")
 }
 
 // settle waits until a file has grown and grows no more.
@@ -112,60 +140,27 @@ func sizeOf(path string) int64 {
 	return info.Size()
 }
 
+// stopped reports whether a process is held by a signal or a debugger.
+func stopped(pid int) bool {
+	state := statusOf(pid, "State")
+	return strings.HasPrefix(state, "T") || strings.HasPrefix(state, "t")
+}
+
 // catches reports whether a process handles a signal: one that has just started
 // does not yet, and would die of it.
 func catches(pid int, signal unix.Signal) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, rest, found := bytes.Cut(status, []byte("\nSigCgt:"))
-	if err != nil || !found {
-		return false
-	}
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	mask, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 64)
+	mask, err := strconv.ParseUint(statusOf(pid, "SigCgt"), 16, 64)
 	return err == nil && mask&(1<<(signal-1)) != 0
 }
 
-// frameLine is a frame as Python's faulthandler writes it.
-var frameLine = regexp.MustCompile(`^  File "(.*)", line (\d+|\?\?\?) in (.*)$`)
-
-// trimStack returns the lines of a stack, of frames those that are the user's,
-// with files of the program named from its folder on: nobody knows the place
-// where a worker has them. Threads without such frames are left out. Where all
-// would be, the whole is returned.
-func trimStack(text, sdk, program string) []string {
-	folder := program
-	if info, err := os.Stat(program); err != nil || !info.IsDir() {
-		folder = filepath.Dir(program)
+// statusOf returns a field of what the kernel says of a process, "" of one that
+// is gone.
+func statusOf(pid int, field string) string {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return ""
 	}
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	var kept []string
-	head := ""
-	for _, line := range lines {
-		frame := frameLine.FindStringSubmatch(line)
-		switch {
-		case frame == nil && !strings.HasPrefix(line, "  "):
-			head = line
-			continue
-		case frame != nil && isOurs(frame[1], sdk):
-			continue
-		case frame != nil:
-			line = fmt.Sprintf("  File %q, line %s in %s", strings.TrimPrefix(frame[1], folder+string(filepath.Separator)), frame[2], frame[3])
-		case head != "":
-			continue // "  ...", of a thread with nothing else
-		}
-		if head != "" {
-			kept = append(kept, head)
-			head = ""
-		}
-		kept = append(kept, line)
-	}
-	if kept == nil {
-		return lines
-	}
-	return kept
-}
-
-// isOurs reports whether code in a file is not the user's.
-func isOurs(file, sdk string) bool {
-	return strings.HasPrefix(file, sdk+string(filepath.Separator)) || strings.HasPrefix(file, "<frozen ") || file == "<string>"
+	_, rest, _ := strings.Cut(string(status), "\n"+field+":")
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(line)
 }

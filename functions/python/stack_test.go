@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +36,7 @@ func TestTheStackOfAnImport(t *testing.T) {
 		require.Equal(t, []any{"job", -1}, []any{l.JobID, l.Index})
 	}
 	require.Equal(t, []string{
-		"importing", "Current thread (most recent call first):", `  File "sleeps.py", line 7 in forever`, `  File "sleeps.py", line 10 in <module>`,
+		"importing", "Main thread (most recent call first):", `  File "sleeps.py", line 7 in forever`, `  File "sleeps.py", line 10 in <module>`,
 	}, texts(lines))
 }
 
@@ -61,32 +62,85 @@ func TestTheStackOfOneThatPrintsWithoutEnd(t *testing.T) {
 		strings.Join(all[len(all)-4:], "\n"))
 }
 
-// A frame is the user's, the SDK's or Python's own.
+// A frame is the user's, a library's, the SDK's or Python's own.
 func TestStacksAreOfTheUser(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.py"), nil, 0o600))
-	const all = `Thread 0x1 (most recent call first):
+	trimmed := func(text string) []string { return python.TrimStack(strings.ReplaceAll(text, "DIR", dir), "/sdk", dir) }
+	const helpers = `Thread 0x1 (most recent call first):
   File "/sdk/troupe/process.py", line 3 in _watch
-  ...
+  File "/usr/lib/python3.11/threading.py", line 9 in run
 
 Thread 0x2 (most recent call first):
-  File "/usr/lib/python3/threading.py", line 9 in run
-  ...
+  File "/opt/py/lib/python3.11/threading.py", line 9 in run
 
-Current thread 0x3 (most recent call first):
+Thread 0x3 (most recent call first):
+  <no Python frame>
+
+Thread 0x4 [pin] (most recent call first):
+  File "DIR/.venv/lib/python3/site-packages/torch/pin.py", line 8 in loop
+  File "/usr/lib/python3.11/threading.py", line 9 in run
+
+`
+	require.Equal(t, []string{
+		"Main thread (most recent call first):", `  File "/usr/lib/python3/dist-packages/torch/f.py", line 2 in relu`, `  File "parts/net.py", line 5 in f`,
+		"Thread 0x5 [mine] (most recent call first):", `  File "/usr/lib/python3.11/queue.py", line 4 in get`, `  File "/home/me/lib.py", line 1 in g`,
+	}, trimmed(helpers+`Thread 0x5 [mine] (most recent call first):
+  File "/usr/lib/python3.11/queue.py", line 4 in get
+  File "/home/me/lib.py", line 1 in g
+  File "/usr/lib/python3.11/threading.py", line 9 in run
+
+Current thread 0x6 (most recent call first):
+  File "/usr/lib/python3/dist-packages/torch/f.py", line 2 in relu
   File "/sdk/troupe/model.py", line 4 in parameters
   File "DIR/parts/net.py", line 5 in f
   File "/sdk/troupe/task.py", line 6 in run
   File "<frozen runpy>", line 7 in run
   File "<string>", line 8 in <module>
-`
-	text := strings.ReplaceAll(all, "DIR", dir)
-	require.Equal(t, []string{
-		"Thread 0x2 (most recent call first):", `  File "/usr/lib/python3/threading.py", line 9 in run`, "  ...",
-		"Current thread 0x3 (most recent call first):", `  File "parts/net.py", line 5 in f`,
-	}, python.TrimStack(text, "/sdk", dir))
-	ours := "Thread 0x1 (most recent call first):\n  File \"/sdk/troupe/worker.py\", line 1 in f\n"
-	require.Equal(t, strings.Split(strings.TrimSpace(ours), "\n"), python.TrimStack(ours, "/sdk", dir), "better than nothing")
+`))
+	const ours = "  File \"/sdk/troupe/worker.py\", line 1 in f\n"
+	require.Equal(t, []string{"Main thread (most recent call first):", strings.TrimSuffix(ours, "\n")},
+		trimmed(helpers+"Current thread 0x6 (most recent call first):\n"+ours), "better than nothing")
+	require.Equal(t, []string{"garbage"}, trimmed("garbage\n"))
+}
+
+// However many threads there are, the main thread is shown whole, and first.
+func TestALongStackLosesOtherThreads(t *testing.T) {
+	frames := strings.Repeat("  File \"/p/net.py\", line 1 in f\n", 100) + "  ...\n"
+	text := strings.Repeat("Thread 0x1 (most recent call first):\n"+frames+"\n", 99) + "Current thread 0x2 (most recent call first):\n" + frames
+	lines := python.TrimStack(text, "/sdk", "/p/net.py")
+	require.Equal(t, []string{"Main thread (most recent call first):", `  File "net.py", line 1 in f`}, lines[:2])
+	require.Equal(t, "  ...", lines[101])
+	require.Regexp(t, `^\(and \d\d more\)$`, lines[len(lines)-1])
+	require.Less(t, len(strings.Join(lines, "\n")), 80<<10)
+}
+
+// Stacks tells where each function is in the user's code, whatever it does.
+func TestStacksOfWorkers(t *testing.T) {
+	r := open(t, python.Config{Slots: 1}, "behaves")
+	inv := training(t, r, "behaves")
+	const main, behaves = `Main thread \(most recent call first\):\n`, `  File "behaves\.py", line \d+ in `
+	hangs, trains := behaves+`where_it_hangs\n`, behaves+`train\n`+behaves+`main$`
+	for what, stack := range map[string]string{
+		"hang":     "^" + main + hangs + behaves + `hang\n` + trains,
+		"multiply": "^" + main + behaves + `multiplies\n` + behaves + `multiply\n` + trains,
+		"nested":   "^" + main + hangs + `(` + behaves + `deeper\n){99}  \.\.\.$`,
+		"threads": "^" + main + hangs + behaves + `threads\n` + behaves + `train\n` + behaves + `main` +
+			`(\nThread 0x\w+ .*\n` + strings.TrimSuffix(hangs, `\n`) + `(\n` + behaves + `deeper)+){3}$`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := start(t, r, with(inv, "do", what))
+			eventually(t, time.Minute, func() bool { return regexp.MustCompile(stack).MatchString(r.Stacks("job")[0]) }, stack)
+			require.Empty(t, r.Stacks("another"))
+			require.NoError(t, syscall.Kill(s.pid, syscall.SIGSTOP))
+			eventually(t, time.Minute, func() bool { return state(s.pid) == "T" }, "the process is stopped")
+			asked := time.Now()
+			require.Regexp(t, `^process \d+ is stopped .*SIGSTOP.*-CONT`, r.Stacks("job")[0])
+			require.Less(t, time.Since(asked), time.Second)
+			s.cancel(nil)
+			require.ErrorIs(t, <-s.end, context.Canceled)
+		})
+	}
 }
 
 // A zygote that is stopped holds up nobody for long: the attempt whose time it

@@ -2,6 +2,7 @@
 import ctypes
 import os
 import subprocess
+import threading
 import time
 
 import torch
@@ -11,6 +12,19 @@ import network
 
 def where_it_hangs():
     time.sleep(3600)
+
+
+def deeper(left):
+    if left == 0:
+        where_it_hangs()
+    deeper(left - 1)
+
+
+def multiplies(size):
+    """In C, with the lock given away, and torch's own threads at work."""
+    a = torch.ones(size, size)
+    while True:
+        a @ a
 
 
 class Model(network.Model):
@@ -23,6 +37,18 @@ class Model(network.Model):
 
     def hang(self):
         where_it_hangs()
+
+    def nested(self):
+        deeper(200)
+
+    def threads(self):
+        for i in range(3):
+            threading.Thread(target=deeper, args=(i,), daemon=True).start()
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        where_it_hangs()
+
+    def multiply(self):
+        multiplies(1500)
 
     def wait(self):
         """Goes on when the file that "until" names is there."""
