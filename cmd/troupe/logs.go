@@ -44,8 +44,11 @@ ended. Ctrl-C ends that and not the job.`,
 func newStacksCommand(s *session) *cobra.Command {
 	server, id := &remoteFlags{}, ""
 	cmd := &cobra.Command{
-		Use:         "stacks --id ID",
-		Short:       "Say where each running function of a job is right now",
+		Use:   "stacks --id ID",
+		Short: "Say where each running function of a job is right now",
+		Long: `Say where each running function of a job is right now, the most recent call
+first. Of one in Python these are the threads that are in the user's code, the
+main thread first, and of each at most the 100 most recent calls.`,
 		Example:     "  troupe stacks --id 01jcx5zq8w3f",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitKilled),
 		Args:        cobra.NoArgs,

@@ -20,7 +20,8 @@ type program struct {
 // code. Whatever goes wrong is one line on env.Err.
 func (p *program) Run(args []string) (code int) {
 	s := &session{env: p.env, start: p.start, screen: newScreen(p.env.Err)}
-	s.Out = &output{under: p.env.Out}
+	out := &output{under: p.env.Out}
+	s.Out = out
 	defer func() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(s.screen, "troupe: this is a bug, please report it: %v\n%s", r, debug.Stack())
@@ -30,6 +31,9 @@ func (p *program) Run(args []string) (code int) {
 	root := newRootCommand(s)
 	root.SetArgs(args)
 	err := root.Execute()
+	if err == nil {
+		err = out.failed // of help and completions
+	}
 	if err != nil {
 		fmt.Fprintf(s.screen, "troupe: %v\n", err)
 		if trace := fault.TraceOf(err); trace != "" {

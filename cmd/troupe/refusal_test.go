@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -132,4 +133,20 @@ func TestVersion(t *testing.T) {
 	r = newWorld(t).run(succeeded(), "version", "-o", "json")
 	require.Zero(t, r.code)
 	require.Regexp(t, `^\{"version":".+","go":"go.+","platform":".+"\}\n$`, r.out)
+}
+
+// noWriter takes nothing, as a full disk does.
+type noWriter struct{}
+
+func (noWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// Whatever writes a result, one that cannot be written is told.
+func TestWhatCannotBeWrittenIsToldByEveryVerb(t *testing.T) {
+	for _, line := range []string{"", "run -h", "help run", "version", "config show", "completion", "completion bash", "__complete run -", "function list --store mem://"} {
+		w := newWorld(t)
+		w.Out = noWriter{}
+		r := w.run(succeeded(), strings.Fields(line)...)
+		require.Equal(t, exitUnavailable, r.code, line)
+		require.Contains(t, r.err, "troupe: cannot write to standard output: no space left on device\n", line)
+	}
 }

@@ -52,8 +52,12 @@ func (s *screen) home() {
 }
 
 // output is where results go. A reader that has had enough (head, say) is no
-// error; that a result cannot be written is fault.Unavailable.
-type output struct{ under io.Writer }
+// error; that a result cannot be written is fault.Unavailable, which is kept for
+// whoever writes by something that does not look.
+type output struct {
+	under  io.Writer
+	failed error // the first; nil: none
+}
 
 func (o *output) Write(b []byte) (int, error) {
 	n, err := o.under.Write(b)
@@ -61,7 +65,11 @@ func (o *output) Write(b []byte) (int, error) {
 	case errors.Is(err, syscall.EPIPE):
 		return len(b), nil
 	case err != nil:
-		return n, fault.New("troupe.write", fault.Unavailable, "cannot write to standard output: %w", err)
+		err = fault.New("troupe.write", fault.Unavailable, "cannot write to standard output: %w", err)
+		if o.failed == nil {
+			o.failed = err
+		}
+		return n, err
 	}
 	return n, nil
 }
