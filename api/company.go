@@ -73,9 +73,10 @@ type Event struct {
 type Catalogs interface {
 	Functions(ctx context.Context) ([]Function, error) // built-in ones first
 	Function(ctx context.Context, name string) (Function, error)
-	// CreateFunction imports a file or folder of this machine under a name.
-	// Invalid; Conflict: the name is there and replace is false, or built in.
-	CreateFunction(ctx context.Context, name, path string, replace bool) (Function, error)
+	// CreateFunction imports a program of this machine under a name, or notes
+	// where endpoints run it. Invalid; Conflict: the name is there and replace is
+	// false, or built in.
+	CreateFunction(ctx context.Context, name string, from FunctionSource, replace bool) (Function, error)
 	// DeleteFunction, DeleteDataset: NotFound; Conflict while a job that has not
 	// ended uses it, or for a built-in one.
 	DeleteFunction(ctx context.Context, name string) error
@@ -96,10 +97,24 @@ type Catalogs interface {
 
 // Function is a function that jobs can name.
 type Function struct {
-	Name    string `json:"name"`
-	Runtime string `json:"runtime"`           // native or python
-	Version string `json:"version,omitempty"` // none for a built-in one
-	Bytes   int64  `json:"bytes,omitempty"`
+	Name    string   `json:"name"`
+	Runtime string   `json:"runtime"`           // native, python or remote
+	Version string   `json:"version,omitempty"` // none for a built-in one
+	Bytes   int64    `json:"bytes,omitempty"`   // of its code
+	URLs    []string `json:"urls,omitempty"`    // of its endpoints: those of a remote one
+}
+
+// FunctionSource is what a function is created from: a program, or the endpoints
+// that run it. One of the two is set.
+type FunctionSource struct {
+	Path string   // of a file, or a folder with main.py, of this machine
+	URLs []string // http or https
+}
+
+// FunctionURLs is how endpoints are sent: one, or several.
+type FunctionURLs struct {
+	URL  string   `json:"url,omitempty"`
+	URLs []string `json:"urls,omitempty"`
 }
 
 // Dataset is a data set that jobs can name, with KubeML's field names.

@@ -49,11 +49,11 @@ func (s *Server) putFunction(w *response, r *http.Request) error {
 		return err
 	}
 	return s.receive(r, s.config.MaxFunction, func(dir string) error {
-		path, err := s.receiveFunction(dir, r)
+		from, err := s.receiveFunction(dir, r)
 		if err != nil {
 			return err
 		}
-		f, err := s.company.CreateFunction(r.Context(), name, path, replace)
+		f, err := s.company.CreateFunction(r.Context(), name, from, replace)
 		if err == nil {
 			w.json(http.StatusOK, f)
 		}
@@ -76,35 +76,55 @@ func (s *Server) mayReplace(r *http.Request, name string) (bool, error) {
 	return r.Header.Get("If-None-Match") == "", nil
 }
 
-// receiveFunction writes code below dir, and returns its path.
-func (s *Server) receiveFunction(dir string, r *http.Request) (string, error) {
+// receiveFunction writes code below dir, or reads where endpoints are.
+func (s *Server) receiveFunction(dir string, r *http.Request) (from FunctionSource, err error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil && r.Header.Get("Content-Type") != "" {
-		return "", refuse(http.StatusUnsupportedMediaType, "Content-Type: %w", err)
+		return from, refuse(http.StatusUnsupportedMediaType, "Content-Type: %w", err)
 	}
 	switch media {
 	case "application/json":
-		return "", jobjson.Invalid("functions by their URL (runtime remote) are not there yet: send code, as text/x-python or application/x-tar")
+		from.URLs, err = receiveURLs(r)
+		return from, err
 	case "application/x-tar", "application/gzip", "application/x-gzip", "application/x-gtar":
-		path := filepath.Join(dir, "code")
-		return path, unpack(path, r.Body, s.config.MaxFunction)
+		from.Path = filepath.Join(dir, "code")
+		return from, unpack(from.Path, r.Body, s.config.MaxFunction)
 	case "", "text/x-python", "text/plain", "application/x-python", "application/octet-stream":
 	default: // application/x-www-form-urlencoded is what curl --data says
-		return "", refuse(http.StatusUnsupportedMediaType, "Content-Type %s: send a file of Python as text/x-python, a folder as application/x-tar or application/gzip", jobjson.Shown(media))
+		return from, refuse(http.StatusUnsupportedMediaType, "Content-Type %s: send a file of Python as text/x-python, a folder as application/x-tar or application/gzip, URLs as application/json", jobjson.Shown(media))
 	}
 	file := r.URL.Query().Get("file")
 	if file == "" {
 		file = mainFile
 	}
 	if jobjson.CheckName("file", file) != nil || !strings.HasSuffix(file, ".py") {
-		return "", jobjson.Invalid("file %q: give the name of a file of Python, such as net.py, without folders", jobjson.Shown(file))
+		return from, jobjson.Invalid("file %q: give the name of a file of Python, such as net.py, without folders", jobjson.Shown(file))
 	}
-	path := filepath.Join(dir, file)
-	n, err := save(path, r.Body, s.config.MaxFunction)
+	from.Path = filepath.Join(dir, file)
+	n, err := save(from.Path, r.Body, s.config.MaxFunction)
 	if err == nil && n == 0 {
 		err = jobjson.Invalid("there is no code: send a file of Python, or a tar archive of a folder with main.py")
 	}
-	return path, err
+	return from, err
+}
+
+// receiveURLs reads {"url": …} or {"urls": […]}.
+func receiveURLs(r *http.Request) ([]string, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	var sent FunctionURLs
+	if err := jobjson.Decode("function", body, &sent, "url", "urls"); err != nil {
+		return nil, err
+	}
+	if sent.URL != "" {
+		sent.URLs = append(sent.URLs, sent.URL)
+	}
+	if len(sent.URLs) == 0 {
+		return nil, jobjson.Invalid(`there is no URL: send {"url": "http://…"}, or {"urls": […]}`)
+	}
+	return sent.URLs, nil
 }
 
 func (s *Server) deleteFunction(w *response, r *http.Request) error {

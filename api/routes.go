@@ -176,7 +176,7 @@ func catalogRoutes() []route {
 				{"If-None-Match", "*: refuse to replace one", schema{"type": "string"}},
 				{"If-Match", "*: refuse to create one", schema{"type": "string"}},
 			},
-			request: content{media: "text/x-python", doc: "one file of Python; or, as application/x-tar or application/gzip, a folder with main.py"},
+			request: content{media: "text/x-python", doc: "one file of Python; or, as application/x-tar or application/gzip, a folder with main.py; or, as application/json, {\"url\": …} or {\"urls\": […]} of the endpoints that run it"},
 			answers: []content{answer(http.StatusOK, Function{}, "the function")},
 		},
 		{

@@ -386,10 +386,14 @@ func (c *Company) Function(_ context.Context, name string) (api.Function, error)
 }
 
 // CreateFunction implements api.Catalogs. The version is what was imported.
-func (c *Company) CreateFunction(_ context.Context, name, path string, replace bool) (api.Function, error) {
-	text, size, err := contents(path)
-	if err != nil {
-		return api.Function{}, err
+func (c *Company) CreateFunction(_ context.Context, name string, from api.FunctionSource, replace bool) (api.Function, error) {
+	f := api.Function{Name: name, Runtime: "remote", Version: strings.Join(from.URLs, " "), URLs: from.URLs}
+	if len(from.URLs) == 0 {
+		text, size, err := contents(from.Path)
+		if err != nil {
+			return api.Function{}, err
+		}
+		f = api.Function{Name: name, Runtime: "python", Version: text, Bytes: size}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -400,7 +404,6 @@ func (c *Company) CreateFunction(_ context.Context, name, path string, replace b
 	if at >= 0 && (!replace || name == "mlp") {
 		return api.Function{}, fault.New("apitest.function", fault.Conflict, "function %q is there", name)
 	}
-	f := api.Function{Name: name, Runtime: "python", Version: text, Bytes: size}
 	if at >= 0 {
 		c.functions[at] = f
 	} else {

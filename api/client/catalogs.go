@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -33,26 +34,35 @@ func (c *Client) Function(ctx context.Context, name string) (f api.Function, err
 	return f, err
 }
 
-// CreateFunction implements api.Catalogs: it sends a file, or a folder without
-// what begins with a dot and __pycache__.
-func (c *Client) CreateFunction(ctx context.Context, name, path string, replace bool) (f api.Function, err error) {
+// CreateFunction implements api.Catalogs: it sends a file, a folder without what
+// begins with a dot and __pycache__, or URLs.
+func (c *Client) CreateFunction(ctx context.Context, name string, from api.FunctionSource, replace bool) (f api.Function, err error) {
 	k := call{method: http.MethodPut, path: []string{"functions", name}, header: http.Header{}, once: true}
 	if !replace {
 		k.header.Set("If-None-Match", "*")
 	}
-	err = c.putFunction(ctx, k, path, &f)
+	err = c.putFunction(ctx, k, from, &f)
 	return f, err
 }
 
 // UpdateFunction replaces a function that is there. NotFound; else as
 // CreateFunction.
-func (c *Client) UpdateFunction(ctx context.Context, name, path string) (f api.Function, err error) {
+func (c *Client) UpdateFunction(ctx context.Context, name string, from api.FunctionSource) (f api.Function, err error) {
 	k := call{method: http.MethodPut, path: []string{"functions", name}, header: http.Header{"If-Match": {"*"}}, once: true}
-	err = c.putFunction(ctx, k, path, &f)
+	err = c.putFunction(ctx, k, from, &f)
 	return f, err
 }
 
-func (c *Client) putFunction(ctx context.Context, k call, path string, into *api.Function) error {
+func (c *Client) putFunction(ctx context.Context, k call, from api.FunctionSource, into *api.Function) error {
+	if len(from.URLs) > 0 {
+		body, err := json.Marshal(api.FunctionURLs{URLs: from.URLs})
+		if err != nil {
+			return fault.New("client.encode", fault.Invalid, "%w", err)
+		}
+		k.header.Set("Content-Type", "application/json")
+		return c.upload(ctx, k, bytes.NewReader(body), into)
+	}
+	path := from.Path
 	info, err := stat(path)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ type backend interface {
 	api.Catalogs
 	jobStore
 	// UpdateFunction replaces a function that is there. NotFound.
-	UpdateFunction(ctx context.Context, name, path string) (api.Function, error)
+	UpdateFunction(ctx context.Context, name string, from api.FunctionSource) (api.Function, error)
 	// UploadDataset creates a data set of up to four files.
 	UploadDataset(ctx context.Context, name string, parts []client.Part, how dataset.Options) (api.Dataset, error)
 	// Job returns a job, ended or not. NotFound.
@@ -171,11 +171,11 @@ func (b *storeBackend) Model(ctx context.Context, id string) (api.Model, error) 
 }
 
 // UpdateFunction implements backend.
-func (b *storeBackend) UpdateFunction(ctx context.Context, name, path string) (api.Function, error) {
+func (b *storeBackend) UpdateFunction(ctx context.Context, name string, from api.FunctionSource) (api.Function, error) {
 	if _, err := b.Function(ctx, name); err != nil {
 		return api.Function{}, err
 	}
-	return b.CreateFunction(ctx, name, path, true)
+	return b.CreateFunction(ctx, name, from, true)
 }
 
 // UploadDataset implements backend.

@@ -43,7 +43,7 @@ func (c *catalogs) Functions(ctx context.Context) ([]api.Function, error) {
 }
 
 func stored(i function.Info) api.Function {
-	return api.Function{Name: i.Name, Runtime: i.Runtime, Version: i.Version, Bytes: i.Bytes}
+	return api.Function{Name: i.Name, Runtime: i.Runtime, Version: i.Version, Bytes: i.Bytes, URLs: i.URLs}
 }
 
 // Function implements api.Catalogs.
@@ -58,7 +58,7 @@ func (c *catalogs) Function(ctx context.Context, name string) (api.Function, err
 func (c *catalogs) isNative(name string) bool { return slices.Contains(c.natives, name) }
 
 // CreateFunction implements api.Catalogs.
-func (c *catalogs) CreateFunction(ctx context.Context, name, path string, replace bool) (api.Function, error) {
+func (c *catalogs) CreateFunction(ctx context.Context, name string, from api.FunctionSource, replace bool) (api.Function, error) {
 	if c.isNative(name) {
 		return api.Function{}, fault.New("catalog.function", fault.Conflict, "the function %q is built in: choose another name", name)
 	}
@@ -71,7 +71,11 @@ func (c *catalogs) CreateFunction(ctx context.Context, name, path string, replac
 			return api.Function{}, err
 		}
 	}
-	info, err := c.functions.ImportAs(ctx, name, path)
+	if len(from.URLs) > 0 {
+		info, err := c.functions.Link(ctx, name, from.URLs)
+		return stored(info), err
+	}
+	info, err := c.functions.ImportAs(ctx, name, from.Path)
 	return stored(info), err
 }
 

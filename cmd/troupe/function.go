@@ -19,7 +19,8 @@ func newFunctionCommand(s *session) *cobra.Command {
 // functionFlags say which function is meant, and where its code is.
 type functionFlags struct {
 	placeFlags
-	name, code string
+	name string
+	from api.FunctionSource
 }
 
 func newFunctionFlags(getenv func(string) string) *functionFlags {
@@ -30,8 +31,9 @@ func (f *functionFlags) registerName(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the function")
 }
 
-func (f *functionFlags) registerCode(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.code, "code", "", "program.py, or a folder with main.py")
+func (f *functionFlags) registerSource(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.from.Path, "code", "", "program.py, or a folder with main.py")
+	cmd.Flags().StringArrayVar(&f.from.URLs, "url", nil, "URL of an endpoint that runs it, such as one of troupe serve; may be repeated")
 	if err := cmd.MarkFlagFilename("code", "py"); err != nil { // there is no such flag
 		panic(err)
 	}
@@ -44,69 +46,78 @@ func (f *functionFlags) check() error {
 	return nil
 }
 
-func (f *functionFlags) checkCode() error {
+func (f *functionFlags) checkSource() error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	if f.code == "" {
-		return fault.New("function.flags", fault.Invalid, "no code given: say where the program is with --code program.py, or --code FOLDER with main.py")
+	switch code, url := f.from.Path != "", len(f.from.URLs) > 0; {
+	case code && url:
+		return fault.New("function.flags", fault.Invalid, "--code and --url say two things: where the program is, or where it runs; give one of them")
+	case !code && !url:
+		return fault.New("function.flags", fault.Invalid, "no code given: say where the program is with --code program.py, or --code FOLDER with main.py, or where it runs with --url")
 	}
 	return nil
 }
 
-// newFunctionCreateCommand returns the verb that deploys a program.
+// newFunctionCreateCommand returns the verb that deploys a function.
 func newFunctionCreateCommand(s *session) *cobra.Command {
 	flags, output := newFunctionFlags(s.Getenv), "text"
 	cmd := &cobra.Command{
-		Use:   "create --name NAME --code FILE|FOLDER",
-		Short: "Deploy a program under a name",
+		Use:   "create --name NAME {--code FILE|FOLDER | --url URL...}",
+		Short: "Deploy a function under a name",
 		Long: `Deploy a PyTorch program, a file or a folder with main.py, under a name by which
 jobs can train it. A name that is taken is a conflict: see troupe function
-update.`,
-		Example:     "  troupe function create --name lenet --code examples/lenet.py\n  troupe function create --name resnet --code ./resnet",
+update.
+
+With --url the program runs elsewhere: behind HTTP endpoints, such as those of
+troupe serve, that run the same code. Jobs spread their functions over them, and
+go to another one where one has failed. Nobody is called before a job runs.`,
+		Example: `  troupe function create --name lenet --code examples/lenet.py
+  troupe function create --name resnet --code ./resnet
+  troupe function create --name far --url http://gpu1:8000 --url http://gpu2:8000`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
 		Args:        cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return s.deploy(flags, output, "created", func(ctx context.Context, b backend) (api.Function, error) {
-				return b.CreateFunction(ctx, flags.name, flags.code, false)
+				return b.CreateFunction(ctx, flags.name, flags.from, false)
 			})
 		},
 	}
 	flags.registerName(cmd)
-	flags.registerCode(cmd)
+	flags.registerSource(cmd)
 	flags.register(cmd.Flags())
 	registerOutput(cmd.Flags(), &output)
 	return cmd
 }
 
-// newFunctionUpdateCommand returns the verb that replaces a program.
+// newFunctionUpdateCommand returns the verb that replaces a function.
 func newFunctionUpdateCommand(s *session) *cobra.Command {
 	flags, output := newFunctionFlags(s.Getenv), "text"
 	cmd := &cobra.Command{
-		Use:   "update --name NAME --code FILE|FOLDER",
-		Short: "Replace a program that is deployed",
-		Long: `Replace a program that is deployed, for jobs that are submitted from now on.
+		Use:   "update --name NAME {--code FILE|FOLDER | --url URL...}",
+		Short: "Replace a function that is deployed",
+		Long: `Replace a function that is deployed, for jobs that are submitted from now on.
 Those that have been keep the version that they were submitted with.`,
 		Example:     "  troupe function update --name lenet --code examples/lenet.py",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
 		Args:        cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return s.deploy(flags, output, "updated", func(ctx context.Context, b backend) (api.Function, error) {
-				return b.UpdateFunction(ctx, flags.name, flags.code)
+				return b.UpdateFunction(ctx, flags.name, flags.from)
 			})
 		},
 	}
 	flags.registerName(cmd)
-	flags.registerCode(cmd)
+	flags.registerSource(cmd)
 	flags.register(cmd.Flags())
 	registerOutput(cmd.Flags(), &output)
 	s.completePlace(cmd, "name", functionNames, &flags.placeFlags)
 	return cmd
 }
 
-// deploy puts a program where the flags say, and says what became of it.
+// deploy puts a function where the flags say, and says what became of it.
 func (s *session) deploy(flags *functionFlags, output, became string, put func(context.Context, backend) (api.Function, error)) error {
-	if err := flags.checkCode(); err != nil {
+	if err := flags.checkSource(); err != nil {
 		return err
 	}
 	return s.at(&flags.placeFlags, func(ctx context.Context, b backend) error {
@@ -146,7 +157,7 @@ func functionTable(list []api.Function) *table {
 	t := newTable("NAME", "RUNTIME", "BYTES", "VERSION")
 	for _, f := range list {
 		bytes := "-"
-		if f.Version != "" {
+		if f.Version != "" && len(f.URLs) == 0 {
 			bytes = fmt.Sprint(f.Bytes)
 		}
 		t.row(f.Name, f.Runtime, bytes, f.Version)
@@ -195,7 +206,15 @@ func (s *session) printFunction(f api.Function, output, became string) error {
 	if became != "" {
 		return nil
 	}
-	return s.printTable(functionTable([]api.Function{f}))
+	if err := s.printTable(functionTable([]api.Function{f})); err != nil || len(f.URLs) == 0 {
+		return err
+	}
+	fmt.Fprintln(s.Out)
+	urls := newTable("URL")
+	for _, u := range f.URLs {
+		urls.row(u)
+	}
+	return s.printTable(urls)
 }
 
 // newFunctionDeleteCommand returns the verb that removes a function.

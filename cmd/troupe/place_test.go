@@ -87,6 +87,8 @@ func TestRemoteRefusals(t *testing.T) {
 		"no token file":              {[]string{"task", "list", "--server", "https://127.0.0.1:1", "--token-file", dir + "/none"}, 3, "there is no such file"},
 		"function without name":      {[]string{"function", "create", "--code", "x.py"}, 2, "say which with --name"},
 		"function without code":      {[]string{"function", "create", "--name", "x"}, 2, "no code given"},
+		"function of two sources":    {[]string{"function", "create", "--name", "x", "--code", "x.py", "--url", "http://a"}, 2, "give one of them"},
+		"function of no endpoint":    {[]string{"function", "create", "--name", "x", "--url", "a:80", "--store", "mem://"}, 2, `"a:80" is neither http nor https`},
 		"function of a missing file": {[]string{"function", "create", "--name", "x", "--code", "none.py", "--store", "mem://"}, 3, "none.py"},
 		"a built-in function":        {[]string{"function", "delete", "--name", "mlp", "--store", "mem://"}, 4, "built in"},
 		"a built-in data set":        {[]string{"dataset", "delete", "--name", "digits", "--store", "mem://"}, 4, "built in"},
@@ -127,6 +129,9 @@ func TestCatalogsOfAStore(t *testing.T) {
 	require.Equal(t, 4, on("function", "create", "--name", "net", "--code", program).code)
 	require.Equal(t, run{0, "", "function net updated\n"}, on("function", "update", "--name", "net", "--code", program))
 	require.Equal(t, 3, on("function", "update", "--name", "other", "--code", program).code)
+	require.Equal(t, run{0, "", "function net updated\n"}, on("function", "update", "--name", "net", "--url", "http://b/", "--url", "http://a/?x=1"))
+	require.Regexp(t, `^NAME +RUNTIME +BYTES +VERSION\nnet +remote +- +[0-9a-f]{64}\n\nURL\nhttp://a/\?x=1\nhttp://b/\n$`, on("function", "show", "--name", "net").out)
+	require.Contains(t, on("function", "show", "--name", "net", "-o", "json").out, `"urls":["http://a/?x=1","http://b/"]`)
 	require.Equal(t, run{0, "", "function net deleted\n"}, on("function", "delete", "--name", "net"))
 
 	table := filepath.Join(dir, "t.csv")

@@ -1,9 +1,11 @@
-// Package function is the catalog of the users' programs, in the store under
+// Package function is the catalog of the users' functions, programs and the
+// endpoints of others, in the store under
 //
 //	functions/<name>/<version>/manifest.json, code/main.py, ...
 //
-// The version is the SHA-256 over the names and contents of the files, so it
-// names a program for good. The manifest is written last: a version without
+// The version of a program is the SHA-256 over the names and contents of its
+// files, so it names a program for good; that of endpoints is one over their
+// URLs. The manifest is written last: a version without
 // one is not there. Of several versions of a name the one imported last is the
 // current one.
 package function
@@ -23,16 +25,17 @@ import (
 // Python is the runtime of every program that is imported from files.
 const Python = "python"
 
-// Info describes a program. Name and Version name it for good.
+// Info describes a function. Name and Version name it for good.
 type Info struct {
 	Name     string    `json:"name"`
-	Version  string    `json:"version"`  // 64 lower-case hexadecimal digits
-	Runtime  string    `json:"runtime"`  // Python
-	Entry    string    `json:"entry"`    // the file to start with: main.py, or the only one
-	Single   bool      `json:"single"`   // it was imported from a file, not a folder
-	Bytes    int64     `json:"bytes"`    // of all files
-	Files    []File    `json:"files"`    // in the order of their names
-	Imported time.Time `json:"imported"` // by the clock of who imported it last
+	Version  string    `json:"version"`        // 64 lower-case hexadecimal digits
+	Runtime  string    `json:"runtime"`        // Python or Remote
+	Entry    string    `json:"entry"`          // the file to start with: main.py, or the only one; Remote: ""
+	Single   bool      `json:"single"`         // it was imported from a file, not a folder
+	Bytes    int64     `json:"bytes"`          // of all files
+	Files    []File    `json:"files"`          // in the order of their names; Remote: none
+	URLs     []string  `json:"urls,omitempty"` // of the endpoints, in order: Remote alone has them
+	Imported time.Time `json:"imported"`       // by the clock of who imported it last
 }
 
 // File is a file of a program.

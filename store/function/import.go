@@ -30,11 +30,8 @@ func (c *Catalog) Import(ctx context.Context, source string) (Info, error) {
 // ImportAs is Import under a name that the caller chooses; see CheckName.
 // Invalid also: a reserved name.
 func (c *Catalog) ImportAs(ctx context.Context, name, source string) (Info, error) {
-	if err := CheckName(name); err != nil {
+	if err := c.checkFree(importOp, name); err != nil {
 		return Info{}, err
-	}
-	if slices.Contains(c.reserved, name) {
-		return Info{}, fault.New(importOp, fault.Invalid, "the name %q is that of a built-in function: choose another", name)
 	}
 	p, err := read(ctx, source)
 	if err != nil {
@@ -45,6 +42,17 @@ func (c *Catalog) ImportAs(ctx context.Context, name, source string) (Info, erro
 		return Info{}, fault.New(importOp, fault.KindOf(err), "store function %q: %w", name, err)
 	}
 	return p.info, nil
+}
+
+// checkFree refuses a name that nothing may have which is put into the store.
+func (c *Catalog) checkFree(op, name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	if slices.Contains(c.reserved, name) {
+		return fault.New(op, fault.Invalid, "the name %q is that of a built-in function: choose another", name)
+	}
+	return nil
 }
 
 // save writes a program, manifest last. Of a version that is there what is

@@ -9,6 +9,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
@@ -33,17 +34,19 @@ func fileKey(name, version, file string) string {
 // left out.
 func versionOf(entry string, files []File) string {
 	h := sha256.New()
-	text := func(s string) {
-		_ = binary.Write(h, binary.LittleEndian, uint64(len(s)))
-		_, _ = io.WriteString(h, s)
-	}
-	text(entry)
+	writeText(h, entry)
 	for _, f := range files {
-		text(f.Name)
+		writeText(h, f.Name)
 		sum, _ := hex.DecodeString(f.SHA256) // ours, or checked by check
 		_, _ = h.Write(sum)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// writeText writes the length of a text and the text.
+func writeText(h io.Writer, s string) {
+	_ = binary.Write(h, binary.LittleEndian, uint64(len(s)))
+	_, _ = io.WriteString(h, s)
 }
 
 // readManifest reads the manifest of a version. NotFound; Corrupt when it is
@@ -71,6 +74,12 @@ func (c *Catalog) readManifest(ctx context.Context, name, version string) (Info,
 // check says what is wrong with a manifest that was read, or "". File names
 // become paths on this machine, so they must stay within a folder.
 func (i *Info) check(name, version string) string {
+	if i.Name != name || i.Version != version {
+		return "it is that of another program"
+	}
+	if i.Runtime == Remote {
+		return i.checkLink()
+	}
 	entry := false
 	for _, f := range i.Files {
 		sum, err := hex.DecodeString(f.SHA256)
@@ -83,7 +92,7 @@ func (i *Info) check(name, version string) string {
 		entry = entry || f.Name == i.Entry
 	}
 	switch {
-	case i.Name != name || i.Version != version || i.Version != versionOf(i.Entry, i.Files):
+	case i.Version != versionOf(i.Entry, i.Files):
 		return "it is that of another program"
 	case !entry:
 		return "its entry is none of its files"
@@ -91,6 +100,19 @@ func (i *Info) check(name, version string) string {
 		return "one file that is several"
 	case i.Runtime != Python:
 		return "an unknown runtime"
+	}
+	return ""
+}
+
+// checkLink is check for a function that has endpoints.
+func (i *Info) checkLink() string {
+	switch {
+	case len(i.Files) > 0 || i.Entry != "" || i.Single:
+		return "a remote function with files"
+	case checkURLs(i.URLs) != nil:
+		return "a remote function without a URL that can be called"
+	case !slices.IsSorted(i.URLs) || i.Version != linkVersion(i.URLs):
+		return "it is that of other endpoints"
 	}
 	return ""
 }

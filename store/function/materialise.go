@@ -22,12 +22,15 @@ const materialiseOp = "function.materialise"
 // The copy appears whole or not at all, so callers and processes may do it at
 // the same time. One that is there is checked, and made anew if it is damaged;
 // files that were added to it (Python's caches) stay. dir is created; removing
-// it is the caller's. NotFound; Corrupt names the object; Unavailable names
+// it is the caller's. NotFound; Invalid: it has no code here; Corrupt names the object; Unavailable names
 // the path.
 func (c *Catalog) Materialise(ctx context.Context, name, version, dir string) (string, error) {
 	info, err := c.Get(ctx, name, version)
 	if err != nil {
 		return "", err
+	}
+	if info.Runtime != Python {
+		return "", fault.New(materialiseOp, fault.Invalid, "the function %q is %s: its code is not here", name, info.Runtime)
 	}
 	dir, err = filepath.Abs(dir)
 	if err != nil {
