@@ -45,7 +45,7 @@ func (o *outage) refuse(starts bool) error {
 	if o.began.IsZero() || now.Sub(o.began) >= o.length {
 		return nil
 	}
-	return fault.New("actors.chaos", fault.Unavailable, "chaos has the store down for %v", o.length)
+	return fault.New("actors.chaos", fault.Unavailable, "chaos has the store down for %v (--chaos store-down)", o.length)
 }
 
 type refusedVault struct {

@@ -93,7 +93,7 @@ func (s *scene) drawTask() *messages.TrainTask {
 		o.MaxTimeMs = []uint64{0, 500, 5000}[draw.IntN(3)]
 		if o.GetValidateEvery() > 0 {
 			o.GoalAccuracy = []float64{0, 40, 60}[draw.IntN(3)]
-			o.Patience, o.Keep = uint32(draw.IntN(3)), []string{"", "best"}[draw.IntN(2)]
+			o.Patience, o.Keep = min(uint32(draw.IntN(3)), uint32(float64(task.Epochs-1)/max(o.ValidateEvery, 1))-1), []string{"", "best"}[draw.IntN(2)]
 		}
 	}
 	return task

@@ -90,7 +90,7 @@ func (s *state) fail(f failed, now time.Time) (verdict, bool) {
 	case v.dropped:
 		a.dropped = true
 		s.close(a, now)
-		s.warn(s.dropping(a, f))
+		s.drop(a, f)
 	case v.lost:
 		a.givenUp = true
 		s.close(a, now)
@@ -126,11 +126,6 @@ func (s *state) verdict(a *assignment, f failed) verdict {
 		return verdict{twin: true, begun: a.begun}
 	}
 	return v
-}
-
-// dropping says which samples are skipped and why.
-func (s *state) dropping(a *assignment, f failed) string {
-	return fmt.Sprintf("%d samples are dropped (%s, positions%s): %s", a.samples, where(f.attempt), a.positions(), f.failure.GetText())
 }
 
 // where names an attempt's place in the job.

@@ -58,9 +58,39 @@ func TestBadSamplesAreDropped(t *testing.T) {
 				require.Equal(t, want, []uint64{epoch.GetSamples(), epoch.GetDroppedSamples()})
 			}
 			require.Zero(t, result.GetLostFunctions())
-			require.Equal(t, []string{"1 samples are dropped (epoch 1, round 1, function 0, positions [0,1)): " + failure.GetText()}, s.warnings())
+			require.Equal(t, []string{"1 sample is dropped (epoch 1, round 1, function 0, positions [0,1): " + failure.GetText() +
+				"); of more, the end of each epoch tells"}, s.warnings())
 		})
 	}
+}
+
+// However much is dropped, people hear of it once at first, and once an epoch.
+func TestWhatIsDroppedIsToldOnceAnEpoch(t *testing.T) {
+	s := newStageOf(t, 1, sizeOf(1, 2, 3), dropping(10, func(task *messages.TrainTask) { task.Epochs = 3 }))
+	round := s.begin()
+	for epoch := uint32(1); epoch < 3; epoch++ {
+		for round[0].GetAttempt().GetEpoch() == epoch { // half of it
+			s.failTwice(round[0], raise("bad image"))
+			s.finish(round[1:]...)
+			round = s.next()
+			if len(round) == 0 { // the Scheduler does not answer
+				s.sim.Advance(2 * time.Second)
+				round = s.next()
+			}
+		}
+	}
+	s.failTwice(round[0], raise("bad image"))
+	s.finish(round[1])
+	s.finish(s.next()...)
+	for round = s.next(); s.finished == nil; round = s.next() {
+		s.finish(round...)
+	}
+	require.Equal(t, []string{
+		"1 sample is dropped (epoch 1, round 1, function 0, positions [0,1): bad image); of more, the end of each epoch tells",
+		"epoch 1: 5 samples were dropped; the last: epoch 1, round 5, function 0, positions [8,9): bad image",
+		"epoch 2: 5 samples were dropped; the last: epoch 2, round 5, function 0, positions [8,9): bad image",
+		"epoch 3: 1 sample was dropped; the last: epoch 3, round 1, function 0, positions [0,1): bad image",
+	}, s.warnings())
 }
 
 // A round of which nothing is left is not merged: the model stays, and the

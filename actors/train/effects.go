@@ -79,7 +79,7 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 	}
 	j.failures = 0
 	if j.state.crashes() {
-		panic(fault.New("train.chaos", fault.Unavailable, "chaos crashed the TrainJob"))
+		panic(fault.New("train.chaos", fault.Unavailable, "chaos crashed the TrainJob (--chaos crash-job=%v): resume the job, as each start draws anew, or start one with a smaller share", j.state.opts.GetChaos().GetCrashJob()))
 	}
 	step, before := j.state.merging.ref, j.state.marked
 	j.state.merged(m, j.deps.Rim.Now())

@@ -208,6 +208,7 @@ func (s *state) wantsSize() bool {
 // epochEnded closes the epoch's record.
 func (s *state) epochEnded(now time.Time) {
 	record := s.history.endEpoch(now)
+	s.tellDropped(record.GetEpoch(), record.GetDroppedSamples())
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_EpochFinished{EpochFinished: &messages.EpochFinished{Record: record}}})
 	s.mark(now)
 }

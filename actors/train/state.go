@@ -37,6 +37,8 @@ type state struct {
 	early   string         // why training ends before its last epoch; "": it does not
 	checked uint64         // the version that was validated last, or given up; 0: none in this incarnation
 
+	drops drops
+
 	restoring bool // what an earlier incarnation left is being taken up
 	validate  bool // the model is to be validated next
 	sizing    bool // the Scheduler is asked for the next N

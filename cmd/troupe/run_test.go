@@ -29,7 +29,7 @@ func TestRunWithoutFlagsTakesEveryDefault(t *testing.T) {
 
 func TestRunHandsOverEveryFlag(t *testing.T) {
 	c := succeeded()
-	r := newWorld(t).run(c, "run", "softmax", "--dataset", "d.npz", "-e", "2", "-b", "3", "--lr", "0.5", "-p", "70", "--min-parallelism", "4",
+	r := newWorld(t).run(c, "run", "softmax", "--dataset", "d.npz", "-e", "9", "-b", "3", "--lr", "0.5", "-p", "70", "--min-parallelism", "4",
 		"--max-parallelism", "96", "--static", "-K", "-1", "--merge", "average:unweighted", "--clip", "2.5", "--goal-accuracy", "97.5", "--patience", "3", "--max-time", "90m", "--keep", "best", "--optimizer-state", "reset",
 		"--validate-every", "0.25", "--no-shuffle", "--seed", "18446744073709551615", "--retries", "1", "--min-functions", "2", "--no-backup", "--on-bad-samples", "drop",
 		"--function-timeout", "1m30s", "--checkpoint-every", "10s", "--arg", "a=1", "--arg", "b==,", "--priority", "-3", "--chaos", "kill=0.5,seed=9",
@@ -37,7 +37,7 @@ func TestRunHandsOverEveryFlag(t *testing.T) {
 		"--init-partial", "--label", "y", "--test-share", "0.5", "--python", "/py", "--memory-limit", "1.5GiB", "--idle-timeout", "5s", "--no-pin", "--gpus", "none")
 	require.Zero(t, r.code, r.err)
 	want := &messages.TrainTask{
-		FunctionName: "softmax", Dataset: "d.npz", Epochs: 2, BatchSize: 3, Lr: 0.5,
+		FunctionName: "softmax", Dataset: "d.npz", Epochs: 9, BatchSize: 3, Lr: 0.5,
 		DatasetLabel: "y", DatasetTestShare: 0.5,
 		Options: &messages.TrainOptions{
 			DefaultParallelism: 70, MinParallelism: 4, MaxParallelism: 96, StaticParallelism: true, K: -1,

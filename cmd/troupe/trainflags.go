@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func (f *trainFlags) registerTask(set *pflag.FlagSet, dataset string) {
 	set.Var(oneOf(&f.keep, task.Keeps()), "keep", "which model becomes the result: the last, or the best by accuracy, else by validation loss")
 	set.BoolVar(&f.shuffle, "shuffle", f.shuffle, "train samples in an order of their own each epoch")
 	set.BoolVar(&f.noShuffle, "no-shuffle", false, "train samples in the order of the data set")
-	set.Uint64Var(&o.Seed, "seed", o.Seed, "seed of every random draw")
+	set.Var(unsigned(&o.Seed), "seed", "seed of every random draw")
 	set.Var(whole(&f.retries, 0, task.MaxRetries), "retries", "further attempts at an assignment that failed")
 	set.Var(whole(&o.MinFunctions, 1, task.MaxParallelism), "min-functions", "answers that a round needs")
 	set.Var(duration(&o.FunctionTimeoutMs, task.MinFunctionTimeout, task.MaxFunctionTimeout, "30m"), "function-timeout", "limit of one attempt")
@@ -99,7 +100,7 @@ func (f *trainFlags) registerTask(set *pflag.FlagSet, dataset string) {
 	set.Var(pairs(o.Env), "env", "environment variable for the program; repeat for more")
 	set.StringVar(&o.Init, "init", "", "start from a model: the id of a job, or a .safetensors file")
 	set.BoolVar(&o.InitPartial, "init-partial", false, "take of --init what fits, leave the rest as the function made it")
-	set.Int32Var(&o.Priority, "priority", o.Priority, "jobs of a higher priority start first")
+	set.Var(whole(&o.Priority, math.MinInt32, math.MaxInt32), "priority", "jobs of a higher priority start first")
 	set.Var(f.chaos(), "chaos", "break things on purpose: shares of the attempts, such as kill=0.1,hang=0.02,nan=0.02,slow=0.1,freeze=0.02,corrupt=0.02,disk-full=0.02; of the rounds, crash-job=0.05; store-down=10s; seed=7")
 }
 

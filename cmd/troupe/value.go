@@ -33,7 +33,7 @@ func (v *value) Set(s string) error {
 
 // whole is a whole number in [lo, hi]. Its default is what *p holds, if that
 // is in range.
-func whole[T int | uint32](p *T, lo, hi T) *value {
+func whole[T int | int32 | uint32](p *T, lo, hi T) *value {
 	v := &value{kind: "int", set: func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || n < int64(lo) || n > int64(hi) {
@@ -46,6 +46,18 @@ func whole[T int | uint32](p *T, lo, hi T) *value {
 		v.text = strconv.FormatInt(int64(*p), 10)
 	}
 	return v
+}
+
+// unsigned is a whole number that 64 bits hold.
+func unsigned(p *uint64) *value {
+	return &value{kind: "uint", text: strconv.FormatUint(*p, 10), set: func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return fmt.Errorf("give a whole number from 0 to %d", uint64(math.MaxUint64))
+		}
+		*p = n
+		return nil
+	}}
 }
 
 // positive is a finite number above 0.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,27 @@ func checkEnds(t *messages.TrainTask) error {
 	if flag := needsValidation(o); flag != "" && o.GetValidateEvery() == -1 {
 		return invalid("%s needs validations on the way, and validate-every -1 has one at the end only: give a number of epochs there", flag)
 	}
+	if most := patienceThatActs(t); o.GetPatience() > most {
+		remedy := "give more epochs, or leave it out"
+		if most > 0 {
+			remedy = fmt.Sprintf("give at most %d, or more epochs", most)
+		}
+		if o.GetValidateEvery() > 1 {
+			remedy += ", or validate more often"
+		}
+		return invalid("patience %d never ends a job of %d epochs before its last one, with validate-every %v: %s",
+			o.GetPatience(), t.GetEpochs(), o.GetValidateEvery(), remedy)
+	}
 	return nil
+}
+
+// patienceThatActs is the most patience by which a job can end early: one epoch is
+// the best, so many validated ones come after it, and the last of those is not the
+// job's last.
+func patienceThatActs(t *messages.TrainTask) uint32 {
+	const rounding = 1e-9 // as validations are timed
+	validated := (float64(t.GetEpochs()) - 1) / max(t.GetOptions().GetValidateEvery(), 1)
+	return uint32(max(validated+rounding, 1)) - 1
 }
 
 // CheckData returns an Invalid error if the data set, which the task's fields
