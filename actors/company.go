@@ -79,6 +79,7 @@ type Company struct {
 	board      *board.Board
 	events     *eventLog
 	slots      int
+	offers     atomic.Uint64   // of slots, so far
 	background sync.WaitGroup  // what runs beside the actors
 	closers    []func() error  // in the order of opening
 	ctx        context.Context // ends with the company; its cause is why

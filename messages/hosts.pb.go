@@ -32,7 +32,7 @@ type HostReported struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Boot          string                 `protobuf:"bytes,2,opt,name=boot,proto3" json:"boot,omitempty"` // new each time the host starts
 	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	Slots         uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"` // usable: a retired one is not counted
+	Slots         uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"` // usable: a retired one is not counted, nor one that is not offered
 	Held          []*AttemptRef          `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`    // attempts that occupy a slot
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -158,6 +158,109 @@ func (x *HostLeft) GetBoot() string {
 	return ""
 }
 
+// OfferSlots (command) says how many of its slots a host is to offer from now on;
+// before the first one it offers all. Whoever grants a node its slots (as the
+// server of a job in a process of its own does) to FunctionHost; answered by
+// OfferSlotsReply once the Scheduler was told. What runs on more than that runs
+// to its end. Numbered by the sender: a repeat changes nothing, a late one is
+// dropped.
+type OfferSlots struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`     // from 1
+	Slots         uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"` // 0: none; more than there are: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferSlots) Reset() {
+	*x = OfferSlots{}
+	mi := &file_messages_hosts_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferSlots) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferSlots) ProtoMessage() {}
+
+func (x *OfferSlots) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferSlots.ProtoReflect.Descriptor instead.
+func (*OfferSlots) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *OfferSlots) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *OfferSlots) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+// OfferSlotsReply answers OfferSlots.
+type OfferSlotsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"` // the newest that the host has heard of
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferSlotsReply) Reset() {
+	*x = OfferSlotsReply{}
+	mi := &file_messages_hosts_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferSlotsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferSlotsReply) ProtoMessage() {}
+
+func (x *OfferSlotsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferSlotsReply.ProtoReflect.Descriptor instead.
+func (*OfferSlotsReply) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *OfferSlotsReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // ListHosts (query) asks which hosts there are. Client to Scheduler; answered by
 // ListHostsReply.
 type ListHosts struct {
@@ -168,7 +271,7 @@ type ListHosts struct {
 
 func (x *ListHosts) Reset() {
 	*x = ListHosts{}
-	mi := &file_messages_hosts_proto_msgTypes[2]
+	mi := &file_messages_hosts_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -180,7 +283,7 @@ func (x *ListHosts) String() string {
 func (*ListHosts) ProtoMessage() {}
 
 func (x *ListHosts) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[2]
+	mi := &file_messages_hosts_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -193,7 +296,7 @@ func (x *ListHosts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHosts.ProtoReflect.Descriptor instead.
 func (*ListHosts) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{2}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
 }
 
 // ListHostsReply answers ListHosts.
@@ -207,7 +310,7 @@ type ListHostsReply struct {
 
 func (x *ListHostsReply) Reset() {
 	*x = ListHostsReply{}
-	mi := &file_messages_hosts_proto_msgTypes[3]
+	mi := &file_messages_hosts_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +322,7 @@ func (x *ListHostsReply) String() string {
 func (*ListHostsReply) ProtoMessage() {}
 
 func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[3]
+	mi := &file_messages_hosts_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +335,7 @@ func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
 func (*ListHostsReply) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{3}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListHostsReply) GetHosts() []*HostView {
@@ -261,7 +364,7 @@ type HostView struct {
 
 func (x *HostView) Reset() {
 	*x = HostView{}
-	mi := &file_messages_hosts_proto_msgTypes[4]
+	mi := &file_messages_hosts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -273,7 +376,7 @@ func (x *HostView) String() string {
 func (*HostView) ProtoMessage() {}
 
 func (x *HostView) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[4]
+	mi := &file_messages_hosts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -286,7 +389,7 @@ func (x *HostView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostView.ProtoReflect.Descriptor instead.
 func (*HostView) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HostView) GetNode() string {
@@ -323,7 +426,13 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\x04held\x18\x05 \x03(\v2\x1b.troupe.messages.AttemptRefR\x04held\"2\n" +
 	"\bHostLeft\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
-	"\x04boot\x18\x02 \x01(\tR\x04boot\"\v\n" +
+	"\x04boot\x18\x02 \x01(\tR\x04boot\"4\n" +
+	"\n" +
+	"OfferSlots\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"#\n" +
+	"\x0fOfferSlotsReply\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\v\n" +
 	"\tListHosts\"U\n" +
 	"\x0eListHostsReply\x12/\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x19.troupe.messages.HostViewR\x05hosts\x12\x12\n" +
@@ -345,18 +454,20 @@ func file_messages_hosts_proto_rawDescGZIP() []byte {
 	return file_messages_hosts_proto_rawDescData
 }
 
-var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_messages_hosts_proto_goTypes = []any{
-	(*HostReported)(nil),   // 0: troupe.messages.HostReported
-	(*HostLeft)(nil),       // 1: troupe.messages.HostLeft
-	(*ListHosts)(nil),      // 2: troupe.messages.ListHosts
-	(*ListHostsReply)(nil), // 3: troupe.messages.ListHostsReply
-	(*HostView)(nil),       // 4: troupe.messages.HostView
-	(*AttemptRef)(nil),     // 5: troupe.messages.AttemptRef
+	(*HostReported)(nil),    // 0: troupe.messages.HostReported
+	(*HostLeft)(nil),        // 1: troupe.messages.HostLeft
+	(*OfferSlots)(nil),      // 2: troupe.messages.OfferSlots
+	(*OfferSlotsReply)(nil), // 3: troupe.messages.OfferSlotsReply
+	(*ListHosts)(nil),       // 4: troupe.messages.ListHosts
+	(*ListHostsReply)(nil),  // 5: troupe.messages.ListHostsReply
+	(*HostView)(nil),        // 6: troupe.messages.HostView
+	(*AttemptRef)(nil),      // 7: troupe.messages.AttemptRef
 }
 var file_messages_hosts_proto_depIdxs = []int32{
-	5, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
-	4, // 1: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
+	7, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
+	6, // 1: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
 	2, // [2:2] is the sub-list for method output_type
 	2, // [2:2] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
@@ -376,7 +487,7 @@ func file_messages_hosts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_hosts_proto_rawDesc), len(file_messages_hosts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -37,13 +37,16 @@
 // well, or not offered for twice as long, up to 10 minutes (quarantine.go). One
 // slot that is usable always stays.
 //
+// A host whose slots somebody else grants offers as many of them as the last
+// OfferSlots says; of more than that none begins.
+//
 // # Messages
 //
 // In: Invoke, CancelInvocation (FunctionInvoker), ReleaseTensors, KeepState,
-// AskState (TrainJob).
+// AskState (TrainJob), OfferSlots (whoever grants this process its slots).
 // Out: InvokeAccepted, Invoked, InvokeFailed (to whoever sent the last Invoke of
 // the attempt), ReleaseTensorsReply (where everything is released), AskStateReply,
-// HostReported, HostLeft (Scheduler). No order among messages is relied on: steps, incarnations
+// OfferSlotsReply, HostReported, HostLeft (Scheduler). No order among messages is relied on: steps, incarnations
 // and the memory of what was cancelled make late and repeated ones harmless, and
 // senders repeat what got lost.
 //

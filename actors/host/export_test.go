@@ -68,6 +68,8 @@ func (s *Script) Do(command string) string {
 	switch verb {
 	case "slots": // slots N: a new host; what runs holds its slot
 		s.restart(atoi(args[0]))
+	case "lend": // lend N: so many are offered from now on
+		s.state.lend(atoi(args[0]))
 	case "wait":
 		d, _ := time.ParseDuration(args[0])
 		s.now = s.now.Add(d)

@@ -42,7 +42,7 @@ type Deps struct {
 // place: see the package comment for what that loses.
 func Props(deps Deps) *actor.Props {
 	opts := append([]actor.PropsOption{actor.WithReceiverMiddleware(actorkit.Guard)}, deps.Options...)
-	estate := &estate{kept: map[string]*messages.JobState{}}
+	estate := &estate{kept: map[string]*messages.JobState{}, lent: deps.Slots}
 	return actor.PropsFromProducer(func() actor.Actor {
 		return &host{deps: deps, log: deps.Log.With(zap.String("node", deps.Node)), estate: estate}
 	}, opts...)
@@ -68,6 +68,8 @@ type estate struct {
 	boots int
 	runs  []*run                        // that held a slot when the last value went
 	kept  map[string]*messages.JobState // by job: the latest of those that run here
+	lent  int                           // slots that are offered
+	offer uint64                        // that said so; 0: none, and all are
 }
 
 // What a host tells itself. A run is told apart by its address.
@@ -93,6 +95,8 @@ func (h *host) Receive(ctx actor.Context) {
 		h.state.invoke(m, ctx.Sender(), h.deps.Rim.Now())
 	case *messages.CancelInvocation:
 		h.state.cancel(m, h.deps.Rim.Now())
+	case *messages.OfferSlots:
+		h.onOfferSlots(ctx, m)
 	case *messages.KeepState:
 		h.onKeepState(m)
 	case *messages.AskState:
@@ -138,6 +142,7 @@ func (h *host) onStarted(ctx actor.Context) {
 	left := h.estate.runs
 	h.estate.runs = nil
 	h.state = newState(h.deps.Slots, left)
+	h.state.lend(h.estate.lent)
 	for _, r := range left {
 		if r.result.Load() != nil { // else it will say so
 			h.onRunEnded(r)
@@ -208,6 +213,10 @@ func (h *host) report(ctx actor.Context) {
 		h.gap = h.after(ctx, early, &gapEnded{h.boot})
 		return
 	}
+	h.reportNow(ctx, now)
+}
+
+func (h *host) reportNow(ctx actor.Context, now time.Time) {
 	usable, held := h.state.report()
 	h.seq++
 	h.reported = now

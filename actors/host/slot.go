@@ -46,6 +46,9 @@ func (s *state) pick(a *attempt) int {
 
 // free returns the first slot from one on that an attempt may have; -1: none.
 func (s *state) free(from int) int {
+	if s.exhausted() {
+		return -1
+	}
 	for slot := from; slot < len(s.slots); slot++ {
 		if s.slots[slot] == nil && s.offered(slot) {
 			return slot

@@ -33,6 +33,7 @@ const (
 type state struct {
 	slots   []*run     // by slot; nil is free
 	health  []health   // by slot
+	lent    int        // how many of the slots are offered
 	queue   *list.List // of *attempt, in order of arrival
 	jobs    map[string]*job
 	heardOf []string // the keys of jobs, in order of arrival
@@ -85,7 +86,7 @@ type answer struct {
 // newState returns the state of a host with some slots, of which runs that a
 // former boot has left (all cancelled) hold theirs.
 func newState(slots int, left []*run) state {
-	s := state{slots: make([]*run, slots), health: make([]health, slots), queue: list.New(), jobs: map[string]*job{}}
+	s := state{slots: make([]*run, slots), health: make([]health, slots), lent: slots, queue: list.New(), jobs: map[string]*job{}}
 	for _, r := range left {
 		r.attempt, r.cancelled = nil, true
 		s.slots[r.slot] = r
@@ -213,6 +214,7 @@ func (s *state) retire(r *run) {
 	r.retired, s.changed = true, true
 	s.orders.retired = append(s.orders.retired, r)
 	s.spare()
+	s.fill() // it does not count among those that are offered any more
 }
 
 // expire forgets the attempts whose invoker sends no sign of life any more.
@@ -236,5 +238,5 @@ func (s *state) report() (usable uint32, held []*messages.AttemptRef) {
 			held = append(held, r.inv.GetAttempt())
 		}
 	}
-	return usable, held
+	return min(usable, uint32(s.lent)), held
 }
