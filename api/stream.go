@@ -2,16 +2,13 @@ package api
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
+	"github.com/troupe-ml/troupe/internal/sse"
 )
 
 // follow takes a place among those who follow, and returns a context that ends
@@ -57,7 +54,7 @@ func (s *Server) events(w *response, r *http.Request) error {
 			return err
 		}
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Content-Type", sse.Media)
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -67,82 +64,31 @@ func (s *Server) events(w *response, r *http.Request) error {
 	}
 	defer done()
 	w.WriteHeader(http.StatusOK)
-	out := &eventWriter{w: w}
-	if err := out.send("retry: 1000\n\n"); err != nil {
+	out := sse.NewWriter(w, w.flush)
+	if out.Failed() {
 		return nil // nobody is there
 	}
-	alive := sync.WaitGroup{}
-	beating, stop := context.WithCancel(ctx)
-	alive.Go(func() { out.beat(beating, s.config.Heartbeat) })
-	err = s.company.Events(ctx, job, after, func(e Event) error { return out.event(e) })
-	stop()
-	alive.Wait()
+	err = out.While(ctx, s.config.Heartbeat, func() error {
+		return s.company.Events(ctx, job, after, func(e Event) error { return sendEvent(out, e) })
+	})
 	switch {
-	case ctx.Err() != nil || out.failed():
+	case ctx.Err() != nil || out.Failed():
 	case err != nil:
-		_ = out.send(eventText("", "error", errorJSON(err)))
+		_ = out.Send(sse.Event{Name: "error", Data: errorJSON(err)})
 	case job != "":
-		_ = out.send(eventText("", "end", []byte("{}")))
+		_ = out.Send(sse.Event{Name: "end", Data: []byte("{}")})
 	}
 	return nil
 }
 
-// eventWriter writes events and heartbeats, each whole.
-type eventWriter struct {
-	mu  sync.Mutex // guards w, err
-	w   *response
-	err error // of the first write that failed
-}
-
-func (o *eventWriter) event(e Event) error {
+func sendEvent(out *sse.Writer, e Event) error {
 	switch {
 	case e.Reset:
-		return o.send(eventText(e.Cursor, "reset", []byte("{}")))
+		return out.Send(sse.Event{ID: e.Cursor, Name: "reset", Data: []byte("{}")})
 	case jobjson.EventName(e.Event) == "":
 		return nil // of a later version
 	}
-	return o.send(eventText(e.Cursor, jobjson.EventName(e.Event), jobjson.EncodeEvent(e.Event)))
-}
-
-func (o *eventWriter) send(text string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err == nil {
-		_, o.err = io.WriteString(o.w, text)
-	}
-	if o.err == nil {
-		o.err = o.w.flush()
-	}
-	return o.err
-}
-
-func (o *eventWriter) failed() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.err != nil
-}
-
-// beat sends comments until ctx ends, so that both ends know of each other.
-func (o *eventWriter) beat(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			_ = o.send(": alive\n\n")
-		}
-	}
-}
-
-func eventText(id, name string, data []byte) string {
-	var b strings.Builder
-	if id != "" {
-		fmt.Fprintf(&b, "id: %s\n", id)
-	}
-	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", name, data)
-	return b.String()
+	return out.Send(sse.Event{ID: e.Cursor, Name: jobjson.EventName(e.Event), Data: jobjson.EncodeEvent(e.Event)})
 }
 
 // checkCursor refuses what is no cursor, or that of another job.

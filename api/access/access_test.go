@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/loopback"
 )
 
 func open(t *testing.T, dir string) *access.Setup {
@@ -231,7 +232,7 @@ func TestLoopbackIsForThisMachineAndNoWebPage(t *testing.T) {
 		"[::1]": true, "[::ffff:127.0.0.1]:1": true,
 		"evil.example": false, "evil.example:8780": false, "localhost.evil.example": false, "127.0.0.1.evil.example:80": false, "": false, "10.0.0.1": false, "0.0.0.0:8780": false,
 	} {
-		require.Equal(t, ok, access.IsLoopback(host), host)
+		require.Equal(t, ok, loopback.Is(host), host)
 		r := httptest.NewRequest("GET", "/tasks", nil)
 		r.Host = host
 		err := gate.Check(r, access.Admin)

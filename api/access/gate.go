@@ -4,10 +4,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/loopback"
 )
 
 var (
@@ -41,7 +41,7 @@ func (g *Gate) Check(r *http.Request, need Role) error {
 	}
 	if g.tokens == nil {
 		// A name that a web page has made point here is not one of ours.
-		if !isLoopback(r.Host) {
+		if !loopback.Is(r.Host) {
 			return fault.New(op, fault.Invalid, "%w: this server is for this machine: reach it as 127.0.0.1 or localhost", ErrForeign)
 		}
 		return nil
@@ -67,19 +67,5 @@ func (g *Gate) Check(r *http.Request, need Role) error {
 // reaches.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return err == nil && isLoopback(host)
-}
-
-// isLoopback reports whether a host, with or without a port, is this machine by
-// a name that nobody else can give.
-func isLoopback(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.Unmap().IsLoopback()
+	return err == nil && loopback.Is(host)
 }

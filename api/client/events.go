@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,19 +9,17 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
+	"github.com/troupe-ml/troupe/internal/sse"
 )
 
-const (
-	maxLine = 16 << 20         // bytes of a line of the stream
-	silence = 75 * time.Second // after which a server that sends no heartbeat is gone: five of them
-)
+// silence is after which a server that sends no heartbeat is gone: five of them.
+const silence = 75 * time.Second
 
 // Events implements api.Jobs. It goes on where it was when the connection or the
 // server is lost, and gives up once the server was out of reach for
@@ -68,7 +65,7 @@ func (s *stream) once(ctx context.Context) (again, progress bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k := get("events")
-	k.header = http.Header{"Accept": {"text/event-stream"}}
+	k.header = http.Header{"Accept": {sse.Media}}
 	if s.job != "" {
 		k.query = url.Values{"job": {s.job}}
 	}
@@ -82,72 +79,52 @@ func (s *stream) once(ctx context.Context) (again, progress bool, err error) {
 	defer response.Body.Close()
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, maxLine)
-	var e sent
-	for lines.Scan() {
+	ended := errors.New("it has ended")
+	var failed error // for good
+	err = sse.Read(response.Body, func(e sse.Event) error {
 		quiet.Reset(silence)
-		line := lines.Text()
-		if line != "" {
-			e.add(line)
-			continue
+		over, err := s.take(e)
+		if failed = err; err != nil {
+			return err
 		}
-		ended, err := s.take(e)
-		if ended || err != nil {
-			return false, true, err
+		progress = progress || e.Name != ""
+		if over {
+			return ended
 		}
-		progress = progress || e.name != ""
-		e = sent{}
-	}
-	err = lines.Err()
-	if err == nil {
-		err = io.ErrUnexpectedEOF
+		return nil
+	})
+	if failed != nil || errors.Is(err, ended) {
+		return false, true, failed
 	}
 	return true, progress, fault.New("client.events", fault.Unavailable, "events from %s: the connection is lost: %w", s.client.base, err)
 }
 
 // take passes an event on, and reports whether it is the last.
-func (s *stream) take(e sent) (ended bool, err error) {
-	switch e.name {
+func (s *stream) take(e sse.Event) (ended bool, err error) {
+	switch e.Name {
 	case "":
 		return false, nil // a heartbeat
 	case "end":
 		return true, nil
 	case "error":
 		var said httpfault.ErrorBody
-		if err := json.Unmarshal([]byte(e.data), &said); err != nil {
-			return true, fault.New("client.events", fault.Unknown, "events: %s", e.data)
+		if err := json.Unmarshal(e.Data, &said); err != nil {
+			return true, fault.New("client.events", fault.Unknown, "events: %s", e.Data)
 		}
 		return true, fault.New("client.events", httpfault.KindOf(said.Code, ""), "%s", said.Error)
 	case "reset":
-		s.after = e.id
-		return false, s.on(api.Event{Cursor: e.id, Reset: true})
+		s.after = e.ID
+		return false, s.on(api.Event{Cursor: e.ID, Reset: true})
 	}
-	event, err := jobjson.DecodeEvent([]byte(e.data))
+	event, err := jobjson.DecodeEvent(e.Data)
 	if err != nil {
 		return true, err
 	}
-	if err := s.on(api.Event{Cursor: e.id, Event: event}); err != nil {
+	if err := s.on(api.Event{Cursor: e.ID, Event: event}); err != nil {
 		return true, err
 	}
-	s.after = e.id
+	s.after = e.ID
 	return false, nil
-}
-
-// sent is an event on the wire.
-type sent struct{ id, name, data string }
-
-func (e *sent) add(line string) {
-	field, value, _ := strings.Cut(line, ":")
-	value = strings.TrimPrefix(value, " ")
-	switch field {
-	case "id":
-		e.id = value
-	case "event":
-		e.name = value
-	case "data":
-		e.data += value
-	}
 }
 
 // Log implements api.Jobs. A log that is followed goes on where it was when the

@@ -20,7 +20,7 @@ type rule struct {
 // importTable is the law. A package that no rule matches may not exist; what no
 // rule grants is forbidden. So nobody imports cmd, bench or examples.
 func importTable() []rule {
-	leaves := []string{"internal/fault", "internal/wire", "internal/invariant", "internal/failpoint", "internal/task", "internal/jobjson", "internal/httpfault", "messages", "tensor", "config"}
+	leaves := []string{"internal/fault", "internal/wire", "internal/invariant", "internal/failpoint", "internal/task", "internal/jobjson", "internal/httpfault", "internal/sse", "internal/loopback", "messages", "tensor", "config"}
 	seams := []string{"store/...", "functions/...", "plane/..."}
 	public := slices.Concat([]string{"messages", "tensor", "config", "actors/...", "cluster/...", "sim/..."}, seams)
 	return []rule{
@@ -34,6 +34,8 @@ func importTable() []rule {
 		{packages: "internal/mutants/..."},
 		{packages: "internal/wire", may: []string{"internal/fault", "messages", "plane"}},            // plane.Ref is the twin of TensorRef
 		{packages: "internal/task", may: []string{"internal/fault", "config", "messages", "tensor"}}, // tensor reads what --merge names
+		{packages: "internal/sse"},
+		{packages: "internal/loopback"},
 		{packages: "internal/httpfault", may: []string{"internal/fault"}},
 		{packages: "internal/jobjson", may: []string{"internal/fault", "internal/wire", "internal/task", "config", "messages", "store/..."}},
 		{packages: "config", may: []string{"internal/fault"}},
@@ -41,7 +43,7 @@ func importTable() []rule {
 
 		{packages: "store/...", may: []string{"internal/fault", "internal/failpoint", "config", "tensor"}},
 		{packages: "plane/...", may: []string{"internal/fault", "config", "tensor"}},
-		{packages: "functions/...", may: []string{"internal/fault", "internal/httpfault", "config", "tensor"}},
+		{packages: "functions/...", may: []string{"internal/fault", "internal/httpfault", "internal/loopback", "config", "tensor"}},
 		{packages: "functions/python/...", may: []string{"internal/fault", "config", "tensor", "functions", "functions/child", "python"}},
 		{packages: "functions/isolate/...", may: []string{"internal/fault", "config", "tensor", "functions", "functions/child"}},
 
@@ -51,7 +53,7 @@ func importTable() []rule {
 		{packages: "actors/testkit/...", may: []string{"messages", "internal/fault", "internal/wire", "internal/invariant", "actors/actorkit"}},
 
 		{packages: "cluster/...", may: []string{"messages", "internal/fault", "internal/wire", "config", "store/..."}},
-		{packages: "api/...", may: []string{"messages", "internal/fault", "internal/wire", "internal/task", "internal/jobjson", "internal/httpfault", "config", "store/..."}},
+		{packages: "api/...", may: []string{"messages", "internal/fault", "internal/wire", "internal/task", "internal/jobjson", "internal/httpfault", "internal/sse", "internal/loopback", "config", "store/..."}},
 		{packages: "sim/...", may: slices.Concat([]string{"messages", "internal/fault", "internal/task", "config", "tensor", "actors/..."}, seams)},
 
 		{packages: "examples/...", may: public},

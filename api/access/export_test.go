@@ -1,4 +1,0 @@
-package access
-
-// IsLoopback reports whether a host is this machine.
-var IsLoopback = isLoopback
