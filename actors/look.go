@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -132,7 +133,8 @@ func (c *Company) AllEvents(ctx context.Context, after string, on func(Seen) err
 
 // JobEvents calls on with the events of a job behind a cursor, or from its
 // first, in order: of incarnations that are over those that count, then those
-// of the running one as they come. It returns nil once the job has ended, else
+// of the running one as they come. Behind a cursor that names what never was it
+// says so, and begins with the first. It returns nil once the job has ended, else
 // on's error or that of ctx. NotFound; Invalid (the cursor).
 func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen) error) error {
 	from, err := parseCursor(id, after)
@@ -141,6 +143,14 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 	}
 	if _, goesOn := c.runs(id); !goesOn {
 		c.events.flush(ctx) // so that the store has them all
+	}
+	if known, err := c.mayHaveBeen(ctx, id, from); err != nil {
+		return err
+	} else if !known {
+		from = position{}
+		if err := on(Seen{}); err != nil {
+			return err
+		}
 	}
 	over, err := c.storedEvents(ctx, id, &from, on)
 	if err != nil || over {
@@ -164,6 +174,19 @@ type position struct{ incarnation, seq uint64 }
 
 func (p position) before(incarnation, seq uint64) bool {
 	return incarnation > p.incarnation || incarnation == p.incarnation && seq > p.seq
+}
+
+// mayHaveBeen reports whether somebody can have seen a job at a place. Of an
+// incarnation that is over the last events may be lost: all of them can.
+func (c *Company) mayHaveBeen(ctx context.Context, id string, at position) (bool, error) {
+	if at == (position{}) {
+		return true, nil
+	}
+	if incarnation, seq := c.board.Latest(id); at.incarnation > 0 && at.incarnation == incarnation {
+		return at.seq <= seq, nil
+	}
+	numbers, err := c.catalog.Incarnations(ctx, id)
+	return at.incarnation == 0 || slices.Contains(numbers, at.incarnation), err
 }
 
 // storedEvents calls on with what the store has behind from, which moves on. It

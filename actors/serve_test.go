@@ -187,6 +187,32 @@ func TestAllEventsGoOn(t *testing.T) {
 	require.Nil(t, follow("nobody:1:7", 1)[0].Event, "it is told that some are gone")
 }
 
+// Who has seen what never was is told, and gets everything, of a job that runs
+// and of one that has ended.
+func TestACursorThatNeverWasGetsAReset(t *testing.T) {
+	c := serve(t, "mem://", 1)
+	defer func() { require.NoError(t, c.Close()) }()
+	running, _, err := c.SubmitJob(t.Context(), "", digits(10_000))
+	require.NoError(t, err)
+	merged := func(e *messages.JobEvent) bool { return e.GetRoundMerged() != nil }
+	first := await(t, c, running, "", merged)
+	for _, cursor := range []string{running + ":9:1", running + ":1:1000000"} {
+		seen := await(t, c, running, cursor, merged)
+		require.Nil(t, seen[0].Event, cursor)
+		require.Equal(t, first[0].Cursor, seen[1].Cursor)
+	}
+	seen := await(t, c, running, first[len(first)-1].Cursor, merged)
+	require.NotNil(t, seen[0].Event, "that one was")
+	require.NoError(t, c.StopStoredJob(t.Context(), running, "enough"))
+	all := await(t, c, running, "", ended)
+	for _, cursor := range []string{running + ":9:1", running + ":1:1000000"} {
+		seen := await(t, c, running, cursor, ended)
+		require.Nil(t, seen[0].Event, cursor)
+		require.Equal(t, len(all), len(seen)-1)
+	}
+	require.Empty(t, await(t, c, running, all[len(all)-1].Cursor, ended), "nothing comes after the end")
+}
+
 // A store has one server; what run does beside it is left alone.
 func TestAStoreHasOneServer(t *testing.T) {
 	url := "file://" + t.TempDir()

@@ -55,7 +55,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		{"POST", "/tasks/r/resume", "", nil, 409, "RUNNING"},
 		{"POST", "/tasks/r/resize", `{"parallelism":3}`, nil, 202, `{"id":"r"}`},
 		{"POST", "/tasks/r/resize", `{"parallelism":0}`, nil, 400, "give a whole number from 1 to 65536"},
-		{"POST", "/tasks/r/resize", `{"n":3}`, nil, 400, `did you mean \"parallelism\"`},
+		{"POST", "/tasks/r/resize", `{"n":3}`, nil, 400, `there is no field \"n\": want one of: parallelism`},
 		{"POST", "/tasks/r/resize", `{}`, nil, 400, "there is no parallelism"},
 		{"POST", "/tasks/e/resize", `{"parallelism":3}`, nil, 409, "SUCCEEDED"},
 		{"GET", "/tasks/r/stacks", "", nil, 200, "main.py:1"},

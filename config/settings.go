@@ -145,7 +145,7 @@ func (s *Settings) parse(text []byte) error {
 		_, twice := s.values[key.Value]
 		switch {
 		case !isKey(key.Value):
-			return invalid(key.Line, "there is no setting %.60q: did you mean %q?", key.Value, Nearest(key.Value[:min(len(key.Value), 60)], keyNames()))
+			return invalid(key.Line, "there is no setting %.60q: %s", key.Value, DidYouMean(key.Value[:min(len(key.Value), 60)], keyNames()))
 		case twice:
 			return invalid(key.Line, "%s is set twice", key.Value)
 		case value.Kind != yaml.ScalarNode || value.Tag == "!!null":

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -103,10 +104,18 @@ func TestAFileThatCannotBeReadIsUnavailable(t *testing.T) {
 	require.ErrorContains(t, err, file)
 }
 
-func TestNearest(t *testing.T) {
-	require.Equal(t, "slots", config.Nearest("slot", []string{"store", "slots", "isolate"}))
-	require.Equal(t, "listen", config.Nearest("lsiten", []string{"isolate", "listen"}))
-	require.Empty(t, config.Nearest("x", nil))
+func TestWhatWasMeantIsNear(t *testing.T) {
+	names := []string{"store", "slots", "isolate", "listen", "model_id"}
+	for typed, meant := range map[string]string{
+		"slot": "slots", "lsiten": "listen", "model": "model_id", "Model-ID": "model_id", "STORE": "store",
+		"tsore": "store", "x": "", "": "", "colour": "", "sl": "", "parallelism": "", "a": "",
+	} {
+		says := "want one of: store, slots, isolate, listen, model_id"
+		if meant != "" {
+			says = fmt.Sprintf("did you mean %q?", meant)
+		}
+		require.Equal(t, says, config.DidYouMean(typed, names), typed)
+	}
 }
 
 func FuzzSettings(f *testing.F) {

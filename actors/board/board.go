@@ -120,6 +120,17 @@ func (b *Board) Job(id string) (*messages.JobView, bool) {
 	return j.look(b.now()), true
 }
 
+// Latest says which event of a job came last; zeros: none.
+func (b *Board) Latest(id string) (incarnation, seq uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j := b.jobs[id]
+	if j == nil || j.last == nil {
+		return 0, 0
+	}
+	return j.last.GetJob().GetIncarnation(), j.last.GetSeq()
+}
+
 // Running returns the jobs that have not ended, oldest first.
 func (b *Board) Running() []*messages.JobView {
 	b.mu.Lock()
@@ -183,6 +194,7 @@ type job struct {
 	started time.Time // the first model begins
 	running time.Time // the first epoch begins
 	ended   time.Time
+	last    *messages.JobEvent // nil: none
 	rate    rate
 }
 

@@ -11,6 +11,7 @@ import (
 // add brings an event into the view.
 func (j *job) add(e *messages.JobEvent) {
 	v, at := j.view, time.UnixMilli(e.GetTimeMs())
+	j.last = e
 	if n := e.GetJob().GetIncarnation(); n > v.GetIncarnation() {
 		v.Incarnation = n
 	}

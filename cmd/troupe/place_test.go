@@ -45,9 +45,9 @@ func TestServerVerbsWithoutAServer(t *testing.T) {
 		{"cluster", "token", "create", "--name", "x"},
 		{"cluster", "token", "revoke", "--name", "x"},
 	} {
-		r := newWorld(t).run(succeeded(), args...)
+		r := newWorld(t).run(succeeded(), args...) // where TROUPE_SERVER says none
 		require.Equal(t, 5, r.code, "%q: %s", args, r.err)
-		require.Contains(t, r.err, "start one with troupe up, or name one with --server URL or TROUPE_SERVER")
+		require.Contains(t, r.err, "this needs a server, and none is to be used (--server none, TROUPE_SERVER or the configuration): name one with --server URL")
 		require.Empty(t, r.out)
 	}
 }

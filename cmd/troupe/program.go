@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -53,15 +54,14 @@ type session struct {
 // newRootCommand returns the tree of all verbs.
 func newRootCommand(s *session) *cobra.Command {
 	root := &cobra.Command{
-		Use:                        "troupe",
-		Short:                      "Train neural networks with a company of actors",
-		Long:                       "Troupe spreads each epoch over many functions, averages what they learned, and goes on while they come, go, crash, hang or return garbage.",
-		Example:                    "  troupe demo\n  troupe run mlp -d digits -e 10 -p 4",
-		Annotations:                exits(exitDone, exitBug, exitInvalid),
-		SuggestionsMinimumDistance: 2,
-		SilenceErrors:              true,
-		SilenceUsage:               true,
-		Args:                       cobra.ArbitraryArgs,
+		Use:           "troupe",
+		Short:         "Train neural networks with a company of actors",
+		Long:          "Troupe spreads each epoch over many functions, averages what they learned, and goes on while they come, go, crash, hang or return garbage.",
+		Example:       "  troupe demo\n  troupe run mlp -d digits -e 10 -p 4",
+		Annotations:   exits(exitDone, exitBug, exitInvalid),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -121,10 +121,16 @@ func refuseArguments(cmd *cobra.Command) {
 }
 
 // unknownVerb names what was typed, what it may have meant, and where to look.
-func unknownVerb(root *cobra.Command, typed string) error {
-	hint := "see troupe --help"
-	if near := root.SuggestionsFor(typed); len(near) > 0 {
-		hint = fmt.Sprintf("did you mean %q?", near[0])
+func unknownVerb(parent *cobra.Command, typed string) error {
+	hint := fmt.Sprintf("see %s --help", parent.CommandPath())
+	var verbs []string
+	for _, verb := range parent.Commands() {
+		if verb.IsAvailableCommand() {
+			verbs = append(verbs, verb.Name())
+		}
+	}
+	if near := config.Nearest(typed, verbs); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return fault.New("troupe.verb", fault.Invalid, "there is no verb %q: %s", typed, hint)
 }

@@ -17,6 +17,7 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 	}{
 		"unknown verb":             {[]string{"rnu"}, `there is no verb "rnu": did you mean "run"?`},
 		"unknown verb, like none":  {[]string{"abracadabra"}, `there is no verb "abracadabra": see troupe --help`},
+		"unknown verb, short":      {[]string{"zz"}, `there is no verb "zz": see troupe --help`},
 		"help for an unknown verb": {[]string{"help", "nosuch"}, `there is no verb "nosuch"`},
 		"unknown shell":            {[]string{"completion", "csh"}, `no completion for "csh"`},
 		"unknown flag":             {train("--compress", "int8"), "unknown flag: --compress; see troupe run --help"},

@@ -34,15 +34,19 @@ func (f *remoteFlags) register(set *pflag.FlagSet) {
 // client returns a client for the server, which there must be: Unavailable
 // where none was named and none answers.
 func (s *session) client(f *remoteFlags) (*client.Client, error) {
-	if f.server != "" && f.server != noServer {
+	const op = "troupe.server"
+	switch f.server {
+	case "":
+	case noServer:
+		return nil, fault.New(op, fault.Unavailable,
+			"this needs a server, and none is to be used (--server none, TROUPE_SERVER or the configuration): name one with --server URL, such as http://%s", config.DefaultAPI().Listen)
+	default:
 		return s.dial(f)
 	}
-	if f.server != noServer {
-		if c := s.nearby(); c != nil {
-			return c, nil
-		}
+	if c := s.nearby(); c != nil {
+		return c, nil
 	}
-	return nil, fault.New("troupe.server", fault.Unavailable,
+	return nil, fault.New(op, fault.Unavailable,
 		"this needs a server, and none answers at http://%s: start one with troupe up, or name one with --server URL or TROUPE_SERVER", config.DefaultAPI().Listen)
 }
 

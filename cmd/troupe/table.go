@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/troupe-ml/troupe/internal/fault"
 )
 
 // table is what a list looks like to people.
@@ -93,21 +91,16 @@ func registerTable(set *pflag.FlagSet, output *string) {
 // newGroup returns a verb that has verbs.
 func newGroup(name, short, example string, verbs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:                        name,
-		Short:                      short,
-		Example:                    example,
-		Annotations:                exits(exitDone, exitBug, exitInvalid),
-		SuggestionsMinimumDistance: 2,
-		Args:                       cobra.ArbitraryArgs,
+		Use:         name,
+		Short:       short,
+		Example:     example,
+		Annotations: exits(exitDone, exitBug, exitInvalid),
+		Args:        cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			hint := fmt.Sprintf("see %s --help", cmd.CommandPath())
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = fmt.Sprintf("did you mean %q?", near[0])
-			}
-			return fault.New("troupe.verb", fault.Invalid, "there is no verb %q: %s", args[0], hint)
+			return unknownVerb(cmd, args[0])
 		},
 	}
 	cmd.AddCommand(verbs...)

@@ -149,10 +149,10 @@ func Shown(s string) string {
 	return s[:cut] + "…"
 }
 
-// Unknown is the error about a field that there is not, with the nearest one
-// that there is.
+// Unknown is the error about a field that there is not, with the one that was
+// meant, perhaps.
 func Unknown(what, name string, known []string) error {
-	return Invalid("%s: there is no field %q: did you mean %q?", what, Shown(name), config.Nearest(Shown(name), known))
+	return Invalid("%s: there is no field %q: %s", what, Shown(name), config.DidYouMean(Shown(name), known))
 }
 
 // Decode reads a JSON object into a struct whose fields are known by name.

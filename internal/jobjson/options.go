@@ -112,9 +112,9 @@ type optionField struct {
 func optionFields() []optionField {
 	type O = messages.TrainOptions
 	return []optionField{
-		count("default_parallelism", "N of the first epoch; default: the free slots, at most 4", func(o *O) *uint32 { return &o.DefaultParallelism }),
-		count("min_parallelism", "least N that the scheduler may choose", func(o *O) *uint32 { return &o.MinParallelism }),
-		count("max_parallelism", "greatest N that the scheduler may choose; default: all slots", func(o *O) *uint32 { return &o.MaxParallelism }),
+		count("default_parallelism", "N of the first epoch; default: the free slots, at most 4", task.MaxParallelism, func(o *O) *uint32 { return &o.DefaultParallelism }),
+		count("min_parallelism", "least N that the scheduler may choose", task.MaxParallelism, func(o *O) *uint32 { return &o.MinParallelism }),
+		count("max_parallelism", "greatest N that the scheduler may choose; default: all slots", task.MaxParallelism, func(o *O) *uint32 { return &o.MaxParallelism }),
 		flag("static_parallelism", "N stays", func(o *O) *bool { return &o.StaticParallelism }),
 		integer("k", "batches of a round; -1: one round an epoch", func(o *O) *int32 { return &o.K }),
 		word("merge", "how models are merged", func(o *O) *string { return &o.Merge }),
@@ -124,13 +124,13 @@ func optionFields() []optionField {
 		number("warmup", "epochs over which lr rises to its value", func(o *O) *float64 { return &o.Warmup }),
 		number("validate_every", "epochs between validations; -1: only at the end", func(o *O) *float64 { return &o.ValidateEvery }),
 		number("goal_accuracy", "percent that ends the job once it is reached", func(o *O) *float64 { return &o.GoalAccuracy }),
-		count("patience", "epochs without a better validation that end the job", func(o *O) *uint32 { return &o.Patience }),
+		count("patience", "epochs without a better validation that end the job", task.MaxEpochs, func(o *O) *uint32 { return &o.Patience }),
 		duration("max_time", "training time that ends the job", "", func(o *O) *uint64 { return &o.MaxTimeMs }),
 		word("keep", "which model becomes the result: best, last", func(o *O) *string { return &o.Keep }),
 		choice("shuffle", "train samples in an order of their own each epoch", func(o *O) **bool { return &o.Shuffle }),
 		seed("seed", "of every random draw", func(o *O) *uint64 { return &o.Seed }),
 		optionalCount("retries", "further attempts at an assignment that failed", func(o *O) **uint32 { return &o.Retries }),
-		count("min_functions", "answers that a round needs", func(o *O) *uint32 { return &o.MinFunctions }),
+		count("min_functions", "answers that a round needs", task.MaxParallelism, func(o *O) *uint32 { return &o.MinFunctions }),
 		duration("function_timeout", "limit of one attempt", "", func(o *O) *uint64 { return &o.FunctionTimeoutMs }),
 		choice("backup", "run a straggler's assignment a second time", func(o *O) **bool { return &o.Backup }),
 		word("on_bad_samples", "what to do where a function fails on some samples every time: "+strings.Join(task.OnBadSamples(), ", "), func(o *O) *string { return &o.OnBadSamples }),
@@ -144,12 +144,12 @@ func optionFields() []optionField {
 	}
 }
 
-// count is a whole number, 0 or more.
-func count(name, doc string, field func(*messages.TrainOptions) *uint32) optionField {
+// count is a whole number from 0, which means its default, to most.
+func count(name, doc string, most int64, field func(*messages.TrainOptions) *uint32) optionField {
 	return optionField{
-		name: name, schema: map[string]any{"type": "integer", "minimum": 0, "description": doc},
+		name: name, schema: map[string]any{"type": "integer", "minimum": 0, "maximum": most, "description": doc},
 		set: func(o *messages.TrainOptions, what string, raw json.RawMessage) error {
-			n, err := Signed(what, raw, 0, math.MaxUint32)
+			n, err := Signed(what, raw, 0, most)
 			*field(o) = uint32(n)
 			return err
 		},
