@@ -2,13 +2,10 @@ package api
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"path"
 	"runtime/debug"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -123,7 +120,3 @@ func knownMethod(method string) string {
 	}
 	return "other"
 }
-
-func inUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
-
-func portOf(address *net.TCPAddr) string { return strconv.Itoa(address.Port) }

@@ -28,6 +28,9 @@ type Deps struct {
 	// Spool is a folder for what is being uploaded: the server's alone, which
 	// makes it, and empties it when it starts.
 	Spool string
+	// Listener is what Listen gave for the configured address, the server's from
+	// then on; nil: Start listens.
+	Listener net.Listener
 }
 
 // Metrics counts requests and events, and shows what was counted.
@@ -71,6 +74,11 @@ type Server struct {
 // Start listens and serves. Invalid: the configuration, or a port that is none;
 // Conflict: somebody else listens there; Corrupt: certificates; Unavailable.
 func Start(c config.API, deps Deps) (_ *Server, err error) {
+	defer func() {
+		if err != nil && deps.Listener != nil {
+			_ = deps.Listener.Close()
+		}
+	}()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -100,8 +108,10 @@ func Start(c config.API, deps Deps) (_ *Server, err error) {
 	}
 	s.gate = access.NewGate(s.tokens)
 	s.mux = s.newMux()
-	if s.listener, err = listen(c.Listen); err != nil {
-		return nil, err
+	if s.listener = deps.Listener; s.listener == nil {
+		if s.listener, err = Listen(c.Listen); err != nil {
+			return nil, err
+		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.serve()
@@ -109,17 +119,6 @@ func Start(c config.API, deps Deps) (_ *Server, err error) {
 		s.observer.Go(s.observe)
 	}
 	return s, nil
-}
-
-func listen(address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err == nil {
-		return l, nil
-	}
-	if inUse(err) {
-		return nil, fault.New("api.listen", fault.Conflict, "listen on %s: another process does: end it, or give another --listen", address)
-	}
-	return nil, fault.New("api.listen", fault.Invalid, "listen on %s: %w", address, err)
 }
 
 func (s *Server) serve() {
@@ -138,16 +137,22 @@ func (s *Server) serve() {
 
 // URL is where clients of this machine find the server.
 func (s *Server) URL() string {
-	address := s.listener.Addr().(*net.TCPAddr)
-	host := address.IP.String()
-	if address.IP.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	scheme := "http"
+	urls := s.URLs()
+	return urls[len(urls)-1]
+}
+
+// URLs are where clients find the server: those of other machines first, the
+// last one is URL.
+func (s *Server) URLs() []string {
+	scheme := "http://"
 	if s.tokens != nil {
-		scheme = "https"
+		scheme = "https://"
 	}
-	return scheme + "://" + net.JoinHostPort(host, portOf(address))
+	urls := Addresses(s.listener)
+	for i := range urls {
+		urls[i] = scheme + urls[i]
+	}
+	return urls
 }
 
 // FirstStart reports whether this start has made certificates and tokens, which

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/api/apitest"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -80,4 +82,32 @@ func TestAClientWithKubeMLsFieldsGetsSensibleOptions(t *testing.T) {
 	want, err := task.Resolve(&messages.TrainTask{ModelType: "net", BatchSize: 32, Epochs: 2, Dataset: "digits", Lr: 0.1, FunctionName: "mlp"})
 	require.NoError(t, err)
 	require.Truef(t, proto.Equal(want, v.GetTask()), "%v", v.GetTask())
+}
+
+// What listens everywhere can be reached by the addresses of the machine; 0 is no
+// port that anybody can use.
+func TestAddressesThatOthersCanUse(t *testing.T) {
+	for listen, here := range map[string]string{"0.0.0.0:0": "127.0.0.1", "127.0.0.1:0": "127.0.0.1"} {
+		l, err := api.Listen(listen)
+		require.NoError(t, err)
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		require.NoError(t, err)
+		addresses := api.Addresses(l)
+		require.Equal(t, net.JoinHostPort(here, port), addresses[len(addresses)-1])
+		others := addresses[:len(addresses)-1]
+		if listen == "127.0.0.1:0" {
+			require.Empty(t, others)
+		}
+		for _, other := range others {
+			conn, err := net.Dial("tcp", other)
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			require.NotContains(t, other, "127.0.0.1")
+		}
+		_, err = api.Listen(l.Addr().String())
+		require.Equal(t, fault.Conflict, fault.KindOf(err))
+		require.NoError(t, l.Close())
+	}
+	_, err := api.Listen("127.0.0.1:99999")
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }

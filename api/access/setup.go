@@ -122,17 +122,26 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.cert, nil
 }
 
+// MachineAddresses are the addresses of this machine that others may reach it by.
+func MachineAddresses() []net.IP {
+	var out []net.IP
+	addresses, _ := net.InterfaceAddrs() // those that are found are better than none
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast() {
+			out = append(out, n.IP)
+		}
+	}
+	return out
+}
+
 // machineHosts are the names and addresses of this machine.
 func machineHosts() []string {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
 	if name, err := os.Hostname(); err == nil && name != "" && !strings.ContainsAny(name, " _") {
 		hosts = append(hosts, name)
 	}
-	addresses, _ := net.InterfaceAddrs() // those that are found are better than none
-	for _, a := range addresses {
-		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast() {
-			hosts = append(hosts, n.IP.String())
-		}
+	for _, ip := range MachineAddresses() {
+		hosts = append(hosts, ip.String())
 	}
 	return hosts
 }

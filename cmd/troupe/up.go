@@ -74,15 +74,28 @@ func (s *session) up(flags *nodeFlags, policy string, web config.API) (err error
 	ctx, release := s.untilSignal()
 	defer release()
 	log := newLog(s.screen, flags.verbose)
-	c, err := actors.Start(actors.Config{Log: log, Node: local, Server: true, Address: web.Listen})
+	address := web.Listen
+	listener, taken := api.Listen(web.Listen) // first: the store is told the port
+	switch {
+	case taken == nil:
+		defer listener.Close()
+		address = api.Addresses(listener)[0]
+	case fault.KindOf(taken) != fault.Conflict:
+		return taken
+	}
+	c, err := actors.Start(actors.Config{Log: log, Node: local, Server: true, Address: address})
 	if err != nil {
-		return err
+		return err // that of a store which another server has comes before that of its address
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	if taken != nil {
+		return taken
+	}
 	spool := filepath.Join(os.TempDir(), fmt.Sprintf("troupe-uploads-%d-%d", os.Getuid(), os.Getpid()))
 	defer os.RemoveAll(spool)
 	server, err := api.Start(web, api.Deps{
-		Company: newNode(c, web.Listen), Log: log, Metrics: metrics.New(thisBuild().Version, sources(c)), Version: thisBuild().Version, Spool: spool,
+		Company: newNode(c, address), Log: log, Metrics: metrics.New(thisBuild().Version, sources(c)), Version: thisBuild().Version, Spool: spool,
+		Listener: listener,
 	})
 	if err != nil {
 		return err
@@ -115,6 +128,9 @@ func (s *session) introduce(server *api.Server, web config.API, local config.Nod
 		flag += " --token-file " + filepath.Join(web.TLSDir, "submit.token")
 	}
 	fmt.Fprintf(s.screen, "  train     troupe train -f mlp -d digits --follow%s\n", flag)
+	if urls := server.URLs(); len(urls) > 1 {
+		fmt.Fprintf(s.screen, "  others    %s\n", strings.Join(urls[:len(urls)-1], ", "))
+	}
 	if strings.HasPrefix(server.URL(), "http:") {
 		fmt.Fprintln(s.screen, "  others    this address is for this machine alone; for others: troupe up --listen 0.0.0.0:8780")
 	}
