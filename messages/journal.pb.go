@@ -283,16 +283,21 @@ func (*JobQueued) Descriptor() ([]byte, []int) {
 
 // JobStarted: an incarnation runs.
 type JobStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	QueuedMs      uint64                 `protobuf:"varint,1,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"`
-	Epochs        uint32                 `protobuf:"varint,2,opt,name=epochs,proto3" json:"epochs,omitempty"`
-	TrainSamples  uint64                 `protobuf:"varint,3,opt,name=train_samples,json=trainSamples,proto3" json:"train_samples,omitempty"`
-	Parallelism   uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
-	Slots         uint32                 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
-	Epoch         uint32                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"` // where it goes on: the epoch that it is in; 0: at the beginning
-	Round         uint32                 `protobuf:"varint,7,opt,name=round,proto3" json:"round,omitempty"` // the latest that was merged
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	QueuedMs     uint64                 `protobuf:"varint,1,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"`
+	Epochs       uint32                 `protobuf:"varint,2,opt,name=epochs,proto3" json:"epochs,omitempty"`
+	TrainSamples uint64                 `protobuf:"varint,3,opt,name=train_samples,json=trainSamples,proto3" json:"train_samples,omitempty"`
+	Parallelism  uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
+	Slots        uint32                 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
+	Epoch        uint32                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"` // where it goes on: the epoch that it is in; 0: at the beginning
+	Round        uint32                 `protobuf:"varint,7,opt,name=round,proto3" json:"round,omitempty"` // the latest that was merged
+	// The last event before this one that counts, as in WatchJob. Those that came
+	// after it are of work that no state had when its owner died: it is done again.
+	// 0: none counts.
+	AfterIncarnation uint64 `protobuf:"varint,8,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"`
+	AfterSeq         uint64 `protobuf:"varint,9,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *JobStarted) Reset() {
@@ -370,6 +375,20 @@ func (x *JobStarted) GetEpoch() uint32 {
 func (x *JobStarted) GetRound() uint32 {
 	if x != nil {
 		return x.Round
+	}
+	return 0
+}
+
+func (x *JobStarted) GetAfterIncarnation() uint64 {
+	if x != nil {
+		return x.AfterIncarnation
+	}
+	return 0
+}
+
+func (x *JobStarted) GetAfterSeq() uint64 {
+	if x != nil {
+		return x.AfterSeq
 	}
 	return 0
 }
@@ -939,7 +958,7 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\x05ended\x18\x11 \x01(\v2\x19.troupe.messages.JobEndedH\x00R\x05ended\x12G\n" +
 	"\x0etraining_ended\x18\x12 \x01(\v2\x1e.troupe.messages.TrainingEndedH\x00R\rtrainingEndedB\x06\n" +
 	"\x04what\"\v\n" +
-	"\tJobQueued\"\xca\x01\n" +
+	"\tJobQueued\"\x94\x02\n" +
 	"\n" +
 	"JobStarted\x12\x1b\n" +
 	"\tqueued_ms\x18\x01 \x01(\x04R\bqueuedMs\x12\x16\n" +
@@ -948,7 +967,9 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\vparallelism\x18\x04 \x01(\rR\vparallelism\x12\x14\n" +
 	"\x05slots\x18\x05 \x01(\rR\x05slots\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\rR\x05epoch\x12\x14\n" +
-	"\x05round\x18\a \x01(\rR\x05round\"F\n" +
+	"\x05round\x18\a \x01(\rR\x05round\x12+\n" +
+	"\x11after_incarnation\x18\b \x01(\x04R\x10afterIncarnation\x12\x1b\n" +
+	"\tafter_seq\x18\t \x01(\x04R\bafterSeq\"F\n" +
 	"\fEpochStarted\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12 \n" +
 	"\vparallelism\x18\x02 \x01(\rR\vparallelism\"\xca\x02\n" +

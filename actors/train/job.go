@@ -222,7 +222,9 @@ func (j *job) onStarted(ctx actor.Context) {
 // announce says that the job has started, or goes on.
 func (j *job) announce() {
 	j.log.Info("job started", zap.Uint32("parallelism", j.state.parallelism()), zap.Uint32("slots", j.state.slots()))
+	after := lastOf(j.state.before)
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Started{Started: &messages.JobStarted{
+		AfterIncarnation: after.GetIncarnation(), AfterSeq: after.GetSeq(),
 		QueuedMs: j.start.GetQueuedMs(), Epochs: j.state.task.GetEpochs(), TrainSamples: j.state.task.GetTrainSamples(),
 		Parallelism: j.state.parallelism(), Slots: j.state.slots(), Epoch: j.state.epoch, Round: j.state.round,
 	}}})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -155,6 +156,9 @@ func TestAnyStateGoesOnAsIfNothingHadBeen(t *testing.T) {
 					plain.DurationS, plain.TrainingS, e.DurationS, e.TrainingS = 0, 0, 0, 0
 					require.True(t, proto.Equal(plain, e), "%s: %v, not %v", name, e, plain)
 				}
+				started := resumed.beginning()
+				require.Equal(t, []uint64{from.GetJob().GetIncarnation(), from.GetEvents()}, []uint64{started.GetAfterIncarnation(), started.GetAfterSeq()}, name)
+				require.Equal(t, stepsOf(first.events), stepsOf(first.events[:started.GetAfterSeq()], resumed.events), "%s: each once, for who leaves out what came after", name)
 				left := 0
 				for at := range want {
 					var epoch, round uint32
@@ -184,14 +188,27 @@ func TestAnyStateGoesOnAsIfNothingHadBeen(t *testing.T) {
 	t.Log(states, "states")
 }
 
-// goesOn returns where the job says that it goes on.
-func (s *stage) goesOn() (epoch, round uint32) {
+// beginning returns what the job says as it starts, or goes on.
+func (s *stage) beginning() *messages.JobStarted {
 	for _, e := range s.events {
 		if m := e.GetStarted(); m != nil {
-			return m.GetEpoch(), m.GetRound()
+			return m
 		}
 	}
-	return 0, 0
+	return nil
+}
+
+// stepsOf returns the rounds and epochs that events tell of.
+func stepsOf(parts ...[]*messages.JobEvent) (steps []string) {
+	for _, e := range slices.Concat(parts...) {
+		if m := e.GetRoundMerged(); m != nil {
+			steps = append(steps, fmt.Sprintf("epoch %d, round %d", m.GetEpoch(), m.GetRound()))
+		}
+		if m := e.GetEpochFinished().GetRecord(); m != nil {
+			steps = append(steps, fmt.Sprintf("epoch %d", m.GetEpoch()))
+		}
+	}
+	return steps
 }
 
 // Of what the store has and what hosts keep the later counts: by incarnation,
@@ -231,8 +248,7 @@ func TestTheLatestWholeStateCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStageFrom(t, 1, sizeOf(1, 2, 2), taskOf(20, keeping("average")), &vault{from: c.stored, files: first.vault.files}, c.kept, c.before)
 			s.sim.Advance(1100 * time.Millisecond)
-			_, round := s.goesOn()
-			require.Equal(t, c.round, round)
+			require.Equal(t, c.round, s.beginning().GetRound())
 			s.host.Answer = first.host.Answer // so that it lets go
 			if c.round > 0 {
 				require.Equal(t, c.round+1, s.next()[0].GetAttempt().GetRound())

@@ -46,6 +46,17 @@ func EventsUpTo(st *messages.JobState) []*messages.EventEnd {
 	return append(slices.Clone(st.GetBefore()), &messages.EventEnd{Incarnation: st.GetJob().GetIncarnation(), Seq: st.GetEvents()})
 }
 
+// lastOf returns the last event that counts, nil for none. An incarnation that
+// died before its first state has none.
+func lastOf(before []*messages.EventEnd) *messages.EventEnd {
+	for _, end := range slices.Backward(before) {
+		if end.GetSeq() > 0 {
+			return end
+		}
+	}
+	return nil
+}
+
 // ResultOf is the result of a job that ends where a state of it left it.
 func ResultOf(st *messages.JobState, phase messages.Phase, why *messages.Failure, merge string, now time.Time) *messages.JobResult {
 	var h history

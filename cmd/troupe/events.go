@@ -40,14 +40,15 @@ prints an object a line. Ctrl-C ends that and not the job.`,
 			if id == "" && !follow {
 				return fault.New("events.flags", fault.Invalid, "no job given: say which with --id, or follow all with -f")
 			}
+			print := s.eventPrinter(output)
 			return s.remote(server, func(ctx context.Context, c *client.Client) error {
 				switch {
 				case follow:
-					return c.Events(ctx, id, "", func(e api.Event) error { return s.printEvent(e, output) })
+					return c.Events(ctx, id, "", print)
 				case output == "json":
 					return s.eventList(ctx, c, id)
 				}
-				return soFar(ctx, c, id, func(e api.Event) error { return s.printEvent(e, output) })
+				return soFar(ctx, c, id, print)
 			})
 		},
 	}
@@ -124,29 +125,34 @@ func (s *session) eventList(ctx context.Context, c *client.Client, id string) er
 	return s.printJSON(rows)
 }
 
-func (s *session) printEvent(e api.Event, output string) error {
+// eventPrinter returns what prints events, one after the other.
+func (s *session) eventPrinter(output string) func(api.Event) error {
 	if output == "json" {
-		return s.printJSON(newEventRow(e))
+		return func(e api.Event) error { return s.printJSON(newEventRow(e)) }
 	}
-	_, err := fmt.Fprintln(s.Out, eventLine(e))
-	return err
+	before := seen{}
+	return func(e api.Event) error {
+		_, err := fmt.Fprintln(s.Out, eventLine(e, before))
+		return err
+	}
 }
 
-// eventLine is an event for a person.
-func eventLine(e api.Event) string {
+// eventLine is an event for a person who has seen those before.
+func eventLine(e api.Event, before seen) string {
 	if e.Reset {
 		return "(events before this are gone)"
 	}
+	goesOn := before.add(e.Event)
 	at := time.UnixMilli(e.Event.GetTimeMs()).UTC().Format("2006-01-02T15:04:05.000Z")
-	return strings.TrimRight(fmt.Sprintf("%s  %s  %-15s  %s", at, e.Event.GetJob().GetId(), jobjson.EventName(e.Event), eventDetails(e.Event)), " ")
+	return strings.TrimRight(fmt.Sprintf("%s  %s  %-15s  %s", at, e.Event.GetJob().GetId(), jobjson.EventName(e.Event), eventDetails(e.Event, goesOn)), " ")
 }
 
-func eventDetails(e *messages.JobEvent) string {
+func eventDetails(e *messages.JobEvent, goesOn string) string {
 	switch what := e.GetWhat().(type) {
 	case *messages.JobEvent_Started:
 		text := fmt.Sprintf("N=%d on %s, waited %s", what.Started.GetParallelism(), count(int(what.Started.GetSlots()), "slot"), seconds(float64(what.Started.GetQueuedMs())/1000))
-		if e.GetJob().GetIncarnation() > 1 {
-			text += ", " + resumedAt(what.Started)
+		if goesOn != "" {
+			text += ", " + goesOn
 		}
 		return text
 	case *messages.JobEvent_EpochStarted:

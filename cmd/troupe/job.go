@@ -104,11 +104,12 @@ type viewer struct {
 	session *session
 	id      string
 	warned  warnings
+	seen    seen
 	display display
 }
 
 func (s *session) newViewer(id string, t *messages.TrainTask, warned warnings, verbosity int) *viewer {
-	return &viewer{session: s, id: id, warned: warned, display: s.newDisplay(t, verbosity)}
+	return &viewer{session: s, id: id, warned: warned, seen: seen{}, display: s.newDisplay(t, verbosity)}
 }
 
 func (v *viewer) show(e *messages.JobEvent) {
@@ -119,8 +120,8 @@ func (v *viewer) show(e *messages.JobEvent) {
 	if end := e.GetTrainingEnded(); end != nil {
 		fmt.Fprintf(s.screen, "training ends early: %s\n", end.GetReason())
 	}
-	if at := e.GetStarted(); e.GetJob().GetIncarnation() > 1 && at != nil {
-		fmt.Fprintf(s.screen, "job %s %s\n", v.id, resumedAt(at))
+	if text := v.seen.add(e); text != "" {
+		fmt.Fprintf(s.screen, "job %s %s\n", v.id, text)
 	}
 	v.display.show(e)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -53,12 +52,4 @@ func checkResume(args []string, set *pflag.FlagSet) error {
 			strings.Join(fixed, ", "))
 	}
 	return nil
-}
-
-// resumedAt says where a job goes on, for people.
-func resumedAt(e *messages.JobStarted) string {
-	if e.GetEpoch() == 0 {
-		return "begins again: there was no merge to go on from"
-	}
-	return fmt.Sprintf("goes on in epoch %d, after round %d", e.GetEpoch(), e.GetRound())
 }

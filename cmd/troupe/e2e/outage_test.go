@@ -30,8 +30,8 @@ func TestE2EChaosOnTheStoreAndTheJob(t *testing.T) {
 	calm, _ := job()
 	for chaos, says := range map[string]string{
 		"store-down=2s":                 `warning: .*chaos has the store down for 2s`,
-		"crash-job=0.3":                 `(?m)^job \w+ goes on in epoch \d, after round \d$`,
-		"crash-job=0.3,seed=3":          `(?m)^job \w+ goes on in epoch \d, after round \d$`,
+		"crash-job=0.3":                 `(?m)^job \w+ goes on in epoch \d, after round \d(;.*)?$`,
+		"crash-job=0.3,seed=3":          `(?m)^job \w+ goes on in epoch \d, after round \d(;.*)?$`,
 		"crash-job=0.2,store-down=3s":   `warning: .*chaos has the store down for 3s`,
 		"crash-job=0.2,kill=0.1,seed=1": `goes on in epoch`,
 	} {
