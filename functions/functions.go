@@ -49,6 +49,14 @@ type Tracer interface {
 	Stacks(jobID string) map[int]string
 }
 
+// Starter is what a Runtime also is whose functions may take long to start: an
+// endpoint that was scaled to zero. Until an invocation's Began is called, its
+// time does not count as run time.
+type Starter interface {
+	// Starts reports whether invocations of the function call Began.
+	Starts(function string) bool
+}
+
 // Task says what a function is to do.
 type Task string
 
@@ -63,8 +71,8 @@ const (
 // Invocation is all that a function may depend on. Its pure part decides the
 // answer: Task, Function, Epoch, Round, Index, N, K, BatchSize, LR, Seed, Args,
 // Env, Positions, Data, Infer, Model, Optimizer, and Threads. The rest (JobID, Incarnation,
-// Attempt, Slot) is for logs and for choosing what to break: no answer may
-// depend on it.
+// Attempt, Slot, ModelVersion) is for logs and for choosing what to break: no
+// answer may depend on it.
 type Invocation struct {
 	Task        Task
 	Function    string
@@ -94,8 +102,14 @@ type Invocation struct {
 	Model     Input           // not for Init
 	Optimizer Input           // Size 0 = none: start afresh
 
+	ModelVersion uint64 // of Model: merges since init
+
 	ModelOut     Output // nil = not wanted; Val writes none
 	OptimizerOut Output // nil = not wanted; Train only
+
+	// Began is called, any number of times, by a runtime that is a Starter, once
+	// the function is at work; nil = nobody asks.
+	Began func()
 
 	Sabotage Sabotage
 }
@@ -104,6 +118,7 @@ type Invocation struct {
 // the training split, Val the test split.
 type Data struct {
 	Name    string // of the data set, for messages
+	Digest  string // of the data set, for messages
 	X       Input  // npy, C order, [samples, ...]
 	Y       Input  // npy, C order, [samples]
 	Samples int64
@@ -137,6 +152,7 @@ type Answer struct {
 	Samples      int64   // consumed: len(Positions); 0 for Init and Infer
 	Batches      int     // into which they were cut
 	Loss         float64 // Train: mean over the samples. Val: SUM over the samples
+	NoLoss       bool    // Train: the function does not tell its loss; Loss is 0
 	Correct      float64 // Val: samples answered right, when HasAccuracy
 	HasAccuracy  bool    // the function knows right from wrong
 	HasOptimizer bool    // OptimizerOut was written

@@ -3,7 +3,6 @@ package python
 import (
 	"context"
 	"errors"
-	"math"
 	"os"
 	"sync"
 	"time"
@@ -148,7 +147,7 @@ func (r *Runtime) Run(ctx context.Context, inv functions.Invocation) (functions.
 		return functions.Answer{}, err
 	}
 	defer r.running.Done()
-	if err := check(inv); err != nil {
+	if err := functions.Check("python.run", inv); err != nil {
 		return functions.Answer{}, err
 	}
 	inner, cancel := context.WithCancelCause(ctx)
@@ -231,38 +230,4 @@ func (r *Runtime) Close() error {
 	err := os.RemoveAll(r.dir)
 	r.unlock()
 	return err
-}
-
-// check refuses what cannot work, before a process is bothered.
-func check(inv functions.Invocation) error {
-	invalid := func(format string, args ...any) error {
-		return fault.New("python.run", fault.Invalid, format, args...)
-	}
-	switch inv.Task {
-	case functions.Init:
-		return nil
-	case functions.Infer:
-		if len(inv.Infer) == 0 {
-			return invalid("no data to infer from: give a JSON value")
-		}
-		return nil
-	case functions.Train, functions.Val:
-	default:
-		return invalid("a Python function has no task %q: it knows init, train, val and infer", inv.Task)
-	}
-	if inv.BatchSize < 1 {
-		return invalid("batch size %d: give at least 1", inv.BatchSize)
-	}
-	if len(inv.Positions) == 0 {
-		return invalid("no positions to %s: give at least one", inv.Task)
-	}
-	if inv.Task == functions.Train && (math.IsNaN(inv.LR) || math.IsInf(inv.LR, 0)) {
-		return invalid("learning rate %v: give a finite number", inv.LR)
-	}
-	for i, p := range inv.Positions {
-		if p < 0 || p >= inv.Data.Samples {
-			return invalid("position %d is %d, not in [0, %d), the rows of the split", i, p, inv.Data.Samples)
-		}
-	}
-	return nil
 }
