@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -24,11 +25,19 @@ import (
 // processes: that makes it the claim. The writer holds an flock on its
 // temporary file; one without is a dead writer's, which Sweep removes.
 // Folders come with the first object in them and go with the last.
+//
+// The folder is held open, so that no link leads out of it; and at each call the
+// path must still lead to it, see openRoot.
 type File struct {
 	dir string // absolute
 
-	mu      sync.Mutex
+	stale atomic.Bool // the open folder is to be opened anew
+
+	mu      sync.Mutex      // guards what follows
 	root    *os.Root        // nil until the folder is first needed and there
+	info    fs.FileInfo     // which folder root is
+	life    uint64          // how many have been opened
+	id      string          // of the store; "": not known to have one
 	durable map[string]bool // folders whose own entry is known to be on disk
 	closed  bool
 
@@ -153,32 +162,11 @@ func (f *File) Close() error {
 		return nil
 	}
 	root := f.root
-	f.root = nil
+	f.root, f.info = nil, nil
 	if err := root.Close(); err != nil {
 		return fault.New("store.close", fault.Unavailable, "close store: %w", err)
 	}
 	return nil
-}
-
-// openRoot returns the open folder, for reading. Where it does not exist the
-// answer is that key does not: fault.NotFound.
-func (f *File) openRoot(ctx context.Context, op, key string) (*os.Root, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fault.New(op, fault.Unavailable, "%q: %w", key, err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return nil, fault.New(op, fault.Unavailable, "the store %s is closed", f.dir)
-	}
-	if f.root == nil {
-		root, err := os.OpenRoot(f.dir)
-		if err != nil {
-			return nil, f.readFault(op, key, err)
-		}
-		f.root = root
-	}
-	return f.root, nil
 }
 
 // readFault gives an error of a read its kind.
@@ -191,6 +179,10 @@ func (f *File) readFault(op, key string, err error) error {
 
 // unavailable wraps what the file system refused, naming the path.
 func (f *File) unavailable(op, key string, err error) error {
+	if fault.KindOf(err) == fault.Unavailable {
+		return err // it says the path
+	}
+	f.suspect(err)
 	// The path is said once, in full: those inside err are relative or
 	// temporary names.
 	if e, ok := errors.AsType[*fs.PathError](err); ok {

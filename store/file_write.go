@@ -74,11 +74,10 @@ func (f *File) put(ctx context.Context, op, key string, write func(io.Writer) er
 	if err := failpoint.Pass("store.put.temp"); err != nil {
 		return f.writeFault(op, key, err)
 	}
-	if err := write(w); err != nil {
+	if err := write(w); w.err != nil { // which write may have ignored, and which says the path
+		return w.err
+	} else if err != nil {
 		return fmt.Errorf("write %q: %w", key, err)
-	}
-	if w.err != nil { // write ignored it
-		return fmt.Errorf("write %q: %w", key, w.err)
 	}
 	if err := ctx.Err(); err != nil {
 		return fault.New(op, fault.Unavailable, "write %q: %w", key, err)
@@ -93,7 +92,7 @@ func (f *File) put(ctx context.Context, op, key string, write func(io.Writer) er
 	if err := errors.Join(failpoint.Pass("store.put.published"), syncDir(root, path.Dir(key)), failpoint.Pass("store.put.done")); err != nil {
 		return f.writeFault(op, key, err)
 	}
-	return nil
+	return f.settled(op, key, root)
 }
 
 // putWriter is what a write function writes to: it stops when ctx ends, and
@@ -110,7 +109,7 @@ func (w *putWriter) Write(p []byte) (int, error) {
 		return 0, w.err
 	}
 	if err := w.ctx.Err(); err != nil {
-		w.err = fault.New("store.put", fault.Unavailable, "stopped: %w", err)
+		w.err = w.fault(err)
 		return 0, w.err
 	}
 	n, err := writeHalves(w.file, p)

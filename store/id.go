@@ -48,9 +48,18 @@ func readID(ctx context.Context, s Store) (string, error) {
 	if err != nil {
 		return "", fault.New(op, fault.Unavailable, "read %s: %w", s.URL(idKey), err)
 	}
-	var doc identity
-	if err := json.Unmarshal(b, &doc); err != nil || doc.ID == "" {
+	id := parseID(b)
+	if id == "" {
 		return "", fault.New(op, fault.Corrupt, "%s is damaged: restore it from a backup; removing it gives the store another id", s.URL(idKey))
 	}
-	return doc.ID, nil
+	return id, nil
+}
+
+// parseID reads store.json: "" if it is damaged.
+func parseID(b []byte) string {
+	var doc identity
+	if json.Unmarshal(b, &doc) != nil {
+		return ""
+	}
+	return doc.ID
 }

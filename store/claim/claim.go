@@ -114,6 +114,10 @@ func (r *Register) Look(ctx context.Context, what Subject) (Sighting, error) {
 // The Sighting on success is that of the new owner.
 func (r *Register) Take(ctx context.Context, what Subject, owner Owner, stale Sighting) (*Claim, Sighting, error) {
 	const op = "claim.take"
+	ctx, life, err := store.Pin(ctx, r.store)
+	if err != nil {
+		return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim %s: %w", what.Name, err)
+	}
 	seen, last, err := r.look(ctx, what)
 	if err != nil {
 		return nil, Sighting{}, err
@@ -132,6 +136,7 @@ func (r *Register) Take(ctx context.Context, what Subject, owner Owner, stale Si
 	if err != nil {
 		return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim %s: %w", what.Name, err)
 	}
+	claim.place.life = life
 	return claim, Sighting{Number: claim.number, Owner: owner}, nil
 }
 
@@ -161,7 +166,7 @@ func (r *Register) take(ctx context.Context, what Subject, n uint64, owner Owner
 		return nil, err
 	}
 	r.dropLocks(ctx, what, n, doc.Token)
-	return &Claim{register: r, what: what, number: n, token: doc.Token, lock: l}, nil
+	return &Claim{register: r, what: what, number: n, doc: doc, lock: l}, nil
 }
 
 func (r *Register) put(ctx context.Context, what Subject, n uint64, doc document) error {

@@ -25,7 +25,8 @@ func (r *Register) newLock(ctx context.Context, what Subject, n uint64, token st
 	if !ok {
 		return nil, nil
 	}
-	if err := r.store.PutIfAbsent(ctx, name, func(io.Writer) error { return nil }); err != nil {
+	err := r.store.PutIfAbsent(ctx, name, func(io.Writer) error { return nil })
+	if err != nil && fault.KindOf(err) != fault.Conflict { // nobody else knows the token: it is ours, of a try before
 		return nil, err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)

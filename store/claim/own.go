@@ -15,15 +15,20 @@ type Claim struct {
 	register *Register
 	what     Subject
 	number   uint64
-	token    string
-	lock     *lock // nil: the store has none
+	doc      document
 
 	beats struct {
 		sync.Mutex
 		n uint64 // written or tried
 	}
 
-	mu       sync.Mutex
+	place struct {
+		sync.Mutex
+		life uint64 // of the store, which has the claim: see store.Pin
+	}
+
+	mu       sync.Mutex // guards what follows
+	lock     *lock      // nil: the store has none
 	released bool
 }
 
@@ -31,7 +36,8 @@ type Claim struct {
 func (c *Claim) Number() uint64 { return c.number }
 
 // Beat tells those who watch that the owner lives. Conflict: there is a higher
-// claim, or this one was released.
+// claim, or this one was released. In a store that took another's place the
+// claim is made anew, see Check.
 func (c *Claim) Beat(ctx context.Context) error {
 	if err := c.Check(ctx); err != nil {
 		return err
@@ -51,7 +57,8 @@ func (c *Claim) Beat(ctx context.Context) error {
 
 // Check returns a Conflict if there is a higher claim, or this one was
 // released. Numbers have no gaps and claims stay, so that the next one alone
-// tells.
+// tells; but in a store that took another's place, such as a copy of earlier,
+// the claim is looked for, and made anew if nobody has its number.
 func (c *Claim) Check(ctx context.Context) error {
 	const op = "claim.check"
 	c.mu.Lock()
@@ -60,6 +67,9 @@ func (c *Claim) Check(ctx context.Context) error {
 	if released {
 		return fault.New(op, fault.Conflict, "%s: the claim of %s %d was released", c.what.Name, c.what.Number, c.number)
 	}
+	if err := c.renew(ctx); err != nil {
+		return fault.New(op, fault.KindOf(err), "owner of %s: %w", c.what.Name, err)
+	}
 	_, err := c.register.store.Stat(ctx, c.what.key(c.number+1, Name))
 	if fault.KindOf(err) == fault.NotFound {
 		return nil
@@ -67,7 +77,11 @@ func (c *Claim) Check(ctx context.Context) error {
 	if err != nil {
 		return fault.New(op, fault.KindOf(err), "owner of %s: %w", c.what.Name, err)
 	}
-	return fault.New(op, fault.Conflict, "%s was taken over from %s %d: this owner has to stop", c.what.Name, c.what.Number, c.number)
+	return c.takenOver()
+}
+
+func (c *Claim) takenOver() error {
+	return fault.New("claim.check", fault.Conflict, "%s was taken over from %s %d: this owner has to stop", c.what.Name, c.what.Number, c.number)
 }
 
 // Release gives it up: anybody who can see the lock, and anybody in this
@@ -79,6 +93,6 @@ func (c *Claim) Release() error {
 		return nil
 	}
 	c.released = true
-	c.register.giveUp(c.what, c.number, c.token)
+	c.register.giveUp(c.what, c.number, c.doc.Token)
 	return c.lock.release()
 }
