@@ -80,6 +80,13 @@ func (c *Catalog) checkRemains(ctx context.Context, op, id string) error {
 	return nil
 }
 
+// Pin binds what is done with the catalog under the context that it returns to
+// the store that is there now: see store.Pin.
+func (c *Catalog) Pin(ctx context.Context) (context.Context, error) {
+	ctx, _, err := store.Pin(ctx, c.store)
+	return ctx, err
+}
+
 // Task returns what was asked of a job, as Create got it. NotFound; Corrupt:
 // it is no JSON any more.
 func (c *Catalog) Task(ctx context.Context, id string) (json.RawMessage, error) {

@@ -86,6 +86,9 @@ func (c *child) obey(words []string) (string, error) {
 	case "save":
 		version, _ := strconv.Atoi(words[2])
 		return "ok", save(ctx, c.claims[id], version)
+	case "end":
+		version, _ := strconv.Atoi(words[2])
+		return "ok", c.claims[id].End(ctx, doc(version))
 	case "save-slowly": // waits for a line in the middle of a file
 		version, _ := strconv.Atoi(words[2])
 		source := model(version)

@@ -2,8 +2,10 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/claim"
 )
 
@@ -24,7 +26,8 @@ type Claim struct {
 	catalog *Catalog
 	id      string
 	own     *claim.Claim
-	saves   saves // guards itself
+	task    json.RawMessage // as it was when it was claimed
+	saves   saves           // guards itself
 }
 
 // Look says who owns a job, or did last. Incarnation 0: nobody ever.
@@ -52,7 +55,12 @@ func (c *Catalog) Claim(ctx context.Context, id string, owner Owner, stale Sight
 	if err := checkID(op, id); err != nil {
 		return nil, Sighting{}, err
 	}
-	if _, err := c.store.Stat(ctx, taskKey(id)); fault.KindOf(err) == fault.NotFound {
+	ctx, life, err := store.Pin(ctx, c.store)
+	var task json.RawMessage
+	if err == nil {
+		task, err = store.Read(ctx, c.store, taskKey(id), maxTask)
+	}
+	if fault.KindOf(err) == fault.NotFound {
 		return nil, Sighting{}, c.noJob(op, id)
 	} else if err != nil {
 		return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim job %s: %w", id, err)
@@ -65,7 +73,7 @@ func (c *Catalog) Claim(ctx context.Context, id string, owner Owner, stale Sight
 	if err != nil {
 		return nil, seen, err
 	}
-	return &Claim{catalog: c, id: id, own: own, saves: saves{files: map[string]File{}}}, seen, nil
+	return &Claim{catalog: c, id: id, own: own, task: task, saves: saves{life: life, files: map[string]File{}}}, seen, nil
 }
 
 // Incarnation is the number of the claim, from 1.

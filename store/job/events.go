@@ -42,6 +42,24 @@ func (c *Catalog) PutEvents(ctx context.Context, id string, incarnation, segment
 	return nil
 }
 
+// AddEvents keeps events behind all segments of an incarnation that are there.
+// Otherwise as PutEvents.
+func (c *Catalog) AddEvents(ctx context.Context, id string, incarnation uint64, lines []byte) error {
+	const op = "job.events"
+	if err := checkID(op, id); err != nil {
+		return err
+	}
+	next := uint64(0)
+	segments, err := c.numbered(ctx, key(id, incarnation, eventsPrefix), eventsSuffix)
+	if err != nil {
+		return fault.New(op, fault.KindOf(err), "events of job %s: %w", id, err)
+	}
+	if n := len(segments); n > 0 {
+		next = segments[n-1] + 1
+	}
+	return c.PutEvents(ctx, id, incarnation, next, lines)
+}
+
 // Events yields the events of an incarnation, in order: a line each, without
 // its end, which is the caller's to keep. The last line of a segment is left
 // out if it is cut or damaged. Another that is damaged is a Corrupt error in

@@ -17,6 +17,7 @@ import (
 // saves is what a claim knows of its own folder, to which nobody else writes.
 type saves struct {
 	sync.Mutex
+	life     uint64          // of the store that this is about: see store.Pin
 	files    map[string]File // that may be there; Bytes -1: not known to be whole
 	state    saved           // state.json
 	previous saved           // previous.json

@@ -38,7 +38,9 @@ type Source struct {
 //
 // doc is stored without insignificant white space. One Save runs at a time, a
 // second one waits. After an error the state may be the old or the new one;
-// Save may be repeated, with the same or a newer state. Conflict: there is a
+// Save may be repeated, with the same or a newer state. What another store has
+// that took the place of this one, such as a copy of earlier, is found out before
+// it is relied on; all of one Save is in one of them, or it fails. Conflict: there is a
 // higher claim, or this one was released; Invalid: doc is no JSON, a name, or a
 // Write that does not write what it says.
 func (c *Claim) Save(ctx context.Context, doc json.RawMessage, files []Source) error {
@@ -55,10 +57,10 @@ func (c *Claim) Save(ctx context.Context, doc json.RawMessage, files []Source) e
 }
 
 func (c *Claim) save(ctx context.Context, op string, doc json.RawMessage, files []Source) error {
-	if err := c.passIfOwner(ctx, "job.save.begin"); err != nil {
+	ctx, err := c.beginSave(ctx, "job.save.begin")
+	if err != nil {
 		return err
 	}
-	c.saves.state.settle(ctx, c.catalog, c.key(stateName))
 	c.pruneAhead(ctx, files)
 	b := body{Job: c.id, Incarnation: c.Incarnation(), Files: []File{}, Doc: doc}
 	for _, source := range files {
@@ -85,6 +87,22 @@ func (c *Claim) save(ctx context.Context, op string, doc json.RawMessage, files 
 	}
 	c.prune(ctx)
 	return passFault(failpoint.Pass("job.save.end"))
+}
+
+// beginSave checks the claim and what it knows of its folder. It returns the
+// context for the rest: no state shall lie elsewhere than its files.
+func (c *Claim) beginSave(ctx context.Context, point string) (context.Context, error) {
+	ctx, life, err := store.Pin(ctx, c.catalog.store)
+	if err == nil {
+		err = c.passIfOwner(ctx, point)
+	}
+	if err == nil {
+		err = c.recall(ctx, life)
+	}
+	if err == nil {
+		c.saves.state.settle(ctx, c.catalog, c.key(stateName))
+	}
+	return ctx, err
 }
 
 // passIfOwner checks the claim, then passes the failpoint.
