@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/store"
 )
 
 // Submission is a job that was accepted.
@@ -115,7 +116,8 @@ func (c *Company) after(id string) uint64 {
 }
 
 // probeStore writes to the store and takes it back, so that a job does not train
-// for hours for a model that cannot be kept.
+// for hours for a model that cannot be kept. The store gets its id, by which it is
+// known again if its folder goes away and something comes back.
 func (c *Company) probeStore(ctx context.Context) error {
 	key := "probes/" + newID()
 	err := c.store.Put(ctx, key, func(w io.Writer) error {
@@ -124,6 +126,9 @@ func (c *Company) probeStore(ctx context.Context) error {
 	})
 	if err == nil {
 		err = c.store.Delete(ctx, key)
+	}
+	if err == nil {
+		_, err = store.ID(ctx, c.store)
 	}
 	if err != nil {
 		return fault.New("actors.start", fault.KindOf(err), "the store cannot keep a model: %w; give another one with --store", err)

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/claim"
 )
 
@@ -59,6 +60,9 @@ func onceGone[Claimed any, Sighting comparable](
 // lead makes this server the only one of its store, as soon as no other is, and
 // keeps it that. Conflict: another server is, naming it.
 func (c *Company) lead(ctx context.Context, register *claim.Register, owner claim.Owner) error {
+	if _, err := store.ID(ctx, c.store); err != nil {
+		return err
+	}
 	own, err := onceGone(ctx, c, func(stale claim.Sighting) (*claim.Claim, claim.Sighting, error) {
 		return register.Lead(ctx, owner, stale)
 	}, func(seen claim.Sighting) {

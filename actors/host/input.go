@@ -27,7 +27,7 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 	if x.split, err = x.executor.splits.get(ctx, x.executor.Datasets, plan, call.Task); err != nil {
 		return call, err
 	}
-	call.Data = x.split.data
+	call.Data = x.split.input()
 	if call.Task == functions.Init {
 		return call, nil
 	}

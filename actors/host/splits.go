@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -35,19 +36,37 @@ type split struct {
 }
 
 // get returns the split that a task reads; the caller gives it back by release.
-// Errors: those of datasets, Unavailable (a file cannot be opened), Corrupt and
+// One whose files are not where they were is opened anew, or if that cannot be
+// read as it is: a store that is away holds up nobody who has its data open. Errors: those of datasets, Unavailable (a file cannot be opened), Corrupt and
 // Invalid (what it holds).
 func (s *splits) get(ctx context.Context, datasets Datasets, plan *messages.RoundPlan, task functions.Task) (*split, error) {
 	wanted := &split{name: plan.GetDataset(), digest: plan.GetDatasetDigest(), test: task == functions.Val}
-	if found := s.find(wanted); found != nil {
+	found := s.find(wanted)
+	if found != nil && found.isInPlace() {
 		return found, nil
 	}
 	if err := wanted.open(ctx, datasets); err != nil {
 		wanted.close()
+		if found != nil {
+			return found, nil
+		}
 		return nil, err
+	}
+	if found != nil {
+		s.drop(found)
 	}
 	s.keep(wanted)
 	return wanted, nil
+}
+
+// drop gives a split back for whom another was opened.
+func (s *splits) drop(used *split) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recent = slices.DeleteFunc(s.recent, func(k *split) bool { return k == used })
+	used.kept = false
+	used.users--
+	used.closeUnused()
 }
 
 func (s *splits) find(wanted *split) *split {
@@ -122,6 +141,33 @@ func (p *split) open(ctx context.Context, datasets Datasets) error {
 	p.data.Name, p.data.Samples = p.name, head.Rows()
 	return nil
 }
+
+// isInPlace reports whether the paths still lead to the open files.
+func (p *split) isInPlace() bool {
+	for _, f := range p.files {
+		there, err := os.Stat(f.Name())
+		if err != nil {
+			return false
+		}
+		if open, err := f.Stat(); err != nil || !os.SameFile(there, open) {
+			return false
+		}
+	}
+	return true
+}
+
+// input is the data for a runtime. Of files that are not where they were the
+// paths are those under which the kernel shows what this process has open, which
+// workers of its user can open.
+func (p *split) input() functions.Data {
+	data := p.data
+	if !p.isInPlace() {
+		data.X.Path, data.Y.Path = openPath(p.files[0]), openPath(p.files[1])
+	}
+	return data
+}
+
+func openPath(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }
 
 func (p *split) file(path string) (functions.Input, error) {
 	failed := func(err error) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -20,12 +22,16 @@ import (
 type counted struct {
 	files
 	asked int
+	fails error
 }
 
 func (c *counted) Files(ctx context.Context, name, digest string) (dataset.Files, error) {
 	c.asked++
 	if name == "gone" {
 		return dataset.Files{}, fault.New("test.files", fault.NotFound, "no data set %q", name)
+	}
+	if c.fails != nil {
+		return dataset.Files{}, c.fails
 	}
 	return c.files.Files(ctx, name, digest)
 }
@@ -97,4 +103,46 @@ func TestDataIsSharedByAttemptsThatRunSideBySide(t *testing.T) {
 	attempts.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.NoError(t, host.NewLocal(b.Executor).Await(t.Context()))
+}
+
+// Data that is open can be read though its folder is moved away, under whatever
+// path; once it is back, or a copy is, it is read there.
+func TestDataThatIsMovedAway(t *testing.T) {
+	b := newBench(t, plane.NewMemory("here"))
+	data := &counted{files: newFiles(t)}
+	b.Datasets = data
+	var at functions.Data
+	answer := b.runtime.run
+	b.runtime.run = func(ctx context.Context, inv functions.Invocation) (functions.Answer, error) {
+		at = inv.Data
+		return answer(ctx, inv)
+	}
+	train := func() {
+		t.Helper()
+		_, err := b.Execute(t.Context(), b.train(), 0)
+		require.NoError(t, err)
+	}
+	train()
+	require.Equal(t, data.files.TrainX, at.X.Path)
+	content, err := os.ReadFile(at.X.Path)
+	require.NoError(t, err)
+
+	away := filepath.Join(t.TempDir(), "away")
+	require.NoError(t, os.Rename(data.files.TrainX, away))
+	data.fails = fault.New("test.files", fault.Unavailable, "the store is away")
+	train()
+	there, err := os.ReadFile(at.X.Path)
+	require.NoError(t, err, "another process of this user can read it")
+	require.Equal(t, content, there)
+	require.Equal(t, 2, data.asked)
+
+	require.NoError(t, os.WriteFile(data.files.TrainX, content, 0o600))
+	train()
+	require.NotEqual(t, data.files.TrainX, at.X.Path, "what is there may be anything")
+	data.fails = nil
+	train()
+	require.Equal(t, data.files.TrainX, at.X.Path)
+	require.Equal(t, 4, data.asked)
+	train()
+	require.Equal(t, 4, data.asked)
 }

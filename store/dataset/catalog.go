@@ -42,6 +42,12 @@ type Options struct {
 	Label     string  // column of a CSV file that is y, by its name; "" means the last
 }
 
+// verified names a data set in one place of its store, see store.Pin.
+type verified struct {
+	digest string
+	life   uint64
+}
+
 // Catalog gives access to the data sets of a store. It is safe for concurrent
 // use, beside other processes on the same store too.
 type Catalog struct {
@@ -49,12 +55,12 @@ type Catalog struct {
 	digits func() (*contents, error)
 
 	mu       sync.Mutex
-	verified map[string]bool // digests whose files in the store were read and found right
+	verified map[verified]bool // whose files were read and found right
 }
 
 // New returns the catalog of a store, which stays the caller's to close.
 func New(s store.Store) *Catalog {
-	return &Catalog{store: s, digits: sync.OnceValues(loadDigits), verified: map[string]bool{}}
+	return &Catalog{store: s, digits: sync.OnceValues(loadDigits), verified: map[verified]bool{}}
 }
 
 // Open finds a data set by what the user calls it: "digits", which is built

@@ -22,8 +22,8 @@ func newFiles(paths [4]string) Files {
 
 // Materialise gives the files of a data set on this machine, checked against
 // its digest. Those of a store whose objects are files here are used in place;
-// they are read in full once in the life of the catalog, later only their
-// sizes are compared. Others, and the built-in ones, are copied to
+// they are read in full once in the life of the catalog, and again if another
+// folder takes the store's place; later only their sizes are compared. Others, and the built-in ones, are copied to
 // dir/<digest>/: each file whole or not at all, so that callers and processes
 // may do it at the same time, and a copy of the right size is taken as it is.
 //
@@ -80,6 +80,10 @@ func missing(err error) fault.Kind {
 // inPlace returns the files of a store whose objects are files here; false if
 // they are not.
 func (c *Catalog) inPlace(ctx context.Context, m *manifest, local store.Localizer) (files Files, ok bool, err error) {
+	ctx, life, err := store.Pin(ctx, c.store)
+	if err != nil {
+		return Files{}, false, err
+	}
 	var paths [4]string
 	for i, name := range fileNames {
 		if paths[i], ok = local.Path(m.key(name)); !ok {
@@ -94,16 +98,17 @@ func (c *Catalog) inPlace(ctx context.Context, m *manifest, local store.Localize
 		}
 	}
 	c.mu.Lock()
-	verified := c.verified[m.Digest]
+	seen := verified{m.Digest, life}
+	known := c.verified[seen]
 	c.mu.Unlock()
-	if !verified {
+	if !known {
 		for i := range fileNames {
 			if err := c.read(ctx, m, i, io.Discard); err != nil {
 				return Files{}, false, err
 			}
 		}
 		c.mu.Lock()
-		c.verified[m.Digest] = true
+		c.verified[seen] = true
 		c.mu.Unlock()
 	}
 	return newFiles(paths), true, nil
