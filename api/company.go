@@ -84,8 +84,9 @@ type Catalogs interface {
 	Datasets(ctx context.Context) ([]Dataset, error)
 	Dataset(ctx context.Context, name string) (Dataset, error)
 	// CreateDataset imports a file or folder of this machine under a name, all or
-	// nothing, and reads it as how says. Invalid: what it holds, too; Conflict: a
-	// built-in one.
+	// nothing, and reads it as how says. The same content again changes nothing.
+	// Invalid: what it holds, too, or the name of a built-in one; Conflict: the
+	// name is there with other contents.
 	CreateDataset(ctx context.Context, name, path string, how dataset.Options) (Dataset, error)
 	DeleteDataset(ctx context.Context, name string) error
 
@@ -107,8 +108,9 @@ type Function struct {
 // FunctionSource is what a function is created from: a program, or the endpoints
 // that run it. One of the two is set.
 type FunctionSource struct {
-	Path string   // of a file, or a folder with main.py, of this machine
-	URLs []string // http or https
+	Path   string   // of a file, or a folder with main.py, of this machine
+	Called string   // what errors call that; empty: the path
+	URLs   []string // http or https
 }
 
 // FunctionURLs is how endpoints are sent: one, or several.

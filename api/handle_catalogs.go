@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -87,7 +88,7 @@ func (s *Server) receiveFunction(dir string, r *http.Request) (from FunctionSour
 		from.URLs, err = receiveURLs(r)
 		return from, err
 	case "application/x-tar", "application/gzip", "application/x-gzip", "application/x-gtar":
-		from.Path = filepath.Join(dir, "code")
+		from.Path, from.Called = filepath.Join(dir, "code"), "the archive"
 		return from, unpack(from.Path, r.Body, s.config.MaxFunction)
 	case "", "text/x-python", "text/plain", "application/x-python", "application/octet-stream":
 	default: // application/x-www-form-urlencoded is what curl --data says
@@ -100,7 +101,7 @@ func (s *Server) receiveFunction(dir string, r *http.Request) (from FunctionSour
 	if jobjson.CheckName("file", file) != nil || !strings.HasSuffix(file, ".py") {
 		return from, jobjson.Invalid("file %q: give the name of a file of Python, such as net.py, without folders", jobjson.Shown(file))
 	}
-	from.Path = filepath.Join(dir, file)
+	from.Path, from.Called = filepath.Join(dir, file), fmt.Sprintf("file %q", file)
 	n, err := save(from.Path, r.Body, s.config.MaxFunction)
 	if err == nil && n == 0 {
 		err = jobjson.Invalid("there is no code: send a file of Python, or a tar archive of a folder with main.py")
@@ -173,7 +174,14 @@ func (s *Server) createDataset(w *response, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		how.Called = fmt.Sprintf("data set %q", name)
+		if path != dir {
+			how.Called += fmt.Sprintf(", file %q", filepath.Base(path))
+		}
 		d, err := s.company.CreateDataset(r.Context(), name, path, how)
+		if fault.KindOf(err) == fault.Corrupt { // what was sent is broken, not what we have
+			err = jobjson.Invalid("%w", err)
+		}
 		if err == nil {
 			w.json(http.StatusOK, d)
 		}
@@ -198,6 +206,7 @@ func readingOf(r *http.Request) (how dataset.Options, err error) {
 // only one, or of a folder with all of them.
 func receiveFiles(dir string, form *form, limit int64) (string, error) {
 	var files []string
+	sent := map[string]bool{} // by the names of parts
 	for n := 0; ; n++ {
 		part, err := form.next()
 		if err == io.EOF {
@@ -219,18 +228,30 @@ func receiveFiles(dir string, form *form, limit int64) (string, error) {
 			return "", err
 		}
 		limit -= wrote
-		files = append(files, path)
+		files, sent[part.FormName()] = append(files, path), true
 	}
-	switch len(files) {
-	case 0:
+	if len(files) == 0 {
 		return "", jobjson.Invalid("there are no files: send x-train, y-train, x-test, y-test, or one named file")
-	case 1:
-		if filepath.Base(files[0]) == "x_train.npy" {
-			return "", jobjson.Invalid("x-train comes alone: send y-train too")
-		}
+	}
+	if err := checkParts(sent); err != nil {
+		return "", err
+	}
+	if len(files) == 1 {
 		return files[0], nil
 	}
 	return dir, nil
+}
+
+// checkParts refuses arrays without those that belong to them.
+func checkParts(sent map[string]bool) error {
+	for _, one := range []struct{ part, needs string }{
+		{"x-train", "y-train"}, {"y-train", "x-train"}, {"x-test", "y-test"}, {"y-test", "x-test"}, {"x-test", "x-train"},
+	} {
+		if sent[one.part] && !sent[one.needs] {
+			return jobjson.Invalid("%s comes without %s: send that too", one.part, one.needs)
+		}
+	}
+	return nil
 }
 
 // fileOf says how a part of a form is called on disk.
@@ -241,7 +262,7 @@ func fileOf(part *multipart.Part) (string, error) {
 		if pickled(file) {
 			return "", fault.New("api.dataset", fault.Invalid, "%s is the pickle %q: those run code when they are read; save the array with numpy.save", field, jobjson.Shown(file))
 		}
-		return strings.Replace(field, "-", "_", 1) + ".npy", nil
+		return field + ".npy", nil // so errors about it name the part
 	case "file":
 		if jobjson.CheckName("file", file) != nil {
 			return "", jobjson.Invalid("file %q: give it a name that begins with a letter or digit", jobjson.Shown(file))

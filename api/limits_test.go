@@ -217,7 +217,7 @@ func TestFormsBecomeFiles(t *testing.T) {
 	}
 	response, body := s.do("POST", "/dataset/d", b.String()+"--b--\r\n", "Content-Type", "multipart/form-data; boundary=b")
 	require.Equal(t, 200, response.StatusCode, body)
-	require.Contains(t, body, "x_test.npy=x-test;x_train.npy=x-train;y_test.npy=y-test;y_train.npy=y-train;")
+	require.Contains(t, body, "x-test.npy=x-test;x-train.npy=x-train;y-test.npy=y-test;y-train.npy=y-train;")
 	for from, says := range map[string]string{b.String(): "cut off", b.String() + "--b\r\n": "cut off", b.String() + b.String() + "--b--\r\n": "sent twice"} {
 		response, body := s.do("POST", "/dataset/d", from, "Content-Type", "multipart/form-data; boundary=b")
 		require.Equal(t, 400, response.StatusCode, body)

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -73,6 +74,10 @@ func (n *noting) Read(p []byte) (int, error) {
 	return read, err
 }
 
+// noRoom leaves out where that is: it is no client's business.
 func noRoom(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
 	return fault.New("api.spool", fault.Unavailable, "keep what is uploaded: %w", err)
 }

@@ -453,6 +453,12 @@ func (c *Company) CreateDataset(_ context.Context, name, path string, how datase
 		return api.Dataset{}, c.fails
 	}
 	d := api.Dataset{Name: name, TrainSetSize: size, Digest: fmt.Sprint(text, how.Label, how.TestShare)}
+	if at := slices.IndexFunc(c.datasets, func(d api.Dataset) bool { return d.Name == name }); at >= 0 {
+		if c.datasets[at].Digest != d.Digest {
+			return api.Dataset{}, fault.New("apitest.dataset", fault.Conflict, "data set %q is there", name)
+		}
+		return d, nil
+	}
 	c.datasets = append(c.datasets, d)
 	return d, nil
 }

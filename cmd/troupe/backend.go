@@ -185,6 +185,7 @@ func (b *storeBackend) UploadDataset(ctx context.Context, name string, parts []c
 		return api.Dataset{}, err
 	}
 	defer dir.remove()
+	how.Called = dir.called(name)
 	return b.CreateDataset(ctx, name, dir.path, how)
 }
 

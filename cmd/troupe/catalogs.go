@@ -75,7 +75,7 @@ func (c *catalogs) CreateFunction(ctx context.Context, name string, from api.Fun
 		info, err := c.functions.Link(ctx, name, from.URLs)
 		return stored(info), err
 	}
-	info, err := c.functions.ImportAs(ctx, name, from.Path)
+	info, err := c.functions.ImportAs(ctx, name, function.Source{Path: from.Path, Called: from.Called})
 	return stored(info), err
 }
 
@@ -137,7 +137,7 @@ func (c *catalogs) Dataset(ctx context.Context, name string) (api.Dataset, error
 
 // CreateDataset implements api.Catalogs.
 func (c *catalogs) CreateDataset(ctx context.Context, name, path string, how dataset.Options) (api.Dataset, error) {
-	info, err := c.datasets.ImportAs(ctx, name, path, how)
+	info, err := c.datasets.Create(ctx, name, path, how)
 	return data(info), err
 }
 

@@ -30,7 +30,8 @@ func newDatasetCreateCommand(s *session) *cobra.Command {
 there is no test part, --test-share of the samples are kept for testing.
 
 All of it is checked before it is there: what cannot be used is refused with
-the reason, and leaves nothing behind.`,
+the reason, and leaves nothing behind. A data set that has the name is not
+replaced (exit 4), unless it is the same.`,
 		Example: `  troupe dataset create --name mnist --from /usr/share/datasets/fashion-mnist
   troupe dataset create --name blobs --from blobs.csv --label class
   troupe dataset create --name mine --traindata x.npy --trainlabels y.npy --testdata xt.npy --testlabels yt.npy`,

@@ -138,6 +138,10 @@ func TestCatalogsOfAStore(t *testing.T) {
 	require.NoError(t, os.WriteFile(table, []byte("a,class\n1,0\n2,1\n3,0\n4,1\n5,0\n"), 0o600))
 	require.Equal(t, run{0, "", "data set t created: 4 samples to train on, 1 to test\n"}, on("dataset", "create", "--name", "t", "--from", table))
 	require.Contains(t, on("dataset", "list").out, "t        4       1      ")
+	require.Equal(t, 0, on("dataset", "create", "--name", "t", "--from", table).code, "the same again")
+	require.NoError(t, os.WriteFile(table, []byte("a,class\n9,0\n2,1\n3,0\n4,1\n5,0\n"), 0o600))
+	require.Equal(t, run{4, "", `troupe: data set "t" is there, with 4 training and 1 test samples, and these are others: delete it first (troupe dataset delete --name t), or choose another name` + "\n"},
+		on("dataset", "create", "--name", "t", "--from", table))
 	require.Equal(t, run{0, "", "data set t deleted\n"}, on("dataset", "delete", "--name", "t"))
 	array := func(name string, kind tensor.NpyType, values []byte, shape ...int64) string {
 		var b bytes.Buffer
@@ -151,7 +155,9 @@ func TestCatalogsOfAStore(t *testing.T) {
 	require.Equal(t, 0, r.code, r.err)
 	require.Contains(t, r.out, `{"name":"four","train_set_size":3,"test_set_size":3,`)
 	require.Equal(t, 3, on("dataset", "create", "--name", "none", "--traindata", x, "--trainlabels", dir+"/none.npy").code)
-	require.Equal(t, 2, on("dataset", "create", "--name", "none", "--traindata", x, "--trainlabels", array("few.npy", tensor.NpyInt8, []byte{0, 1}, 2)).code)
+	few := array("few.npy", tensor.NpyInt8, []byte{0, 1}, 2)
+	require.Equal(t, run{2, "", `troupe: data set "none" of x-train ` + x + ", y-train " + few + ": x_train has 3 samples, y_train has 2 labels\n"},
+		on("dataset", "create", "--name", "none", "--traindata", x, "--trainlabels", few))
 	require.FileExists(t, x, "what was only linked stays")
 	require.Equal(t, run{0, "", "no jobs at " + url + "\n"}, on("history", "list"))
 	require.Equal(t, 0, on("store", "gc", "--older", "0s").code)

@@ -8,7 +8,9 @@
 package dataset
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"path"
 	"strings"
@@ -40,6 +42,7 @@ type Options struct {
 	TestShare float64 // part to test with where there is none, in (0, 1); 0 means 0.2
 	Seed      uint64  // which samples those are
 	Label     string  // column of a CSV file that is y, by its name; "" means the last
+	Called    string  // what errors call the file or folder; "" means its path
 }
 
 // verified names a data set in one place of its store, see store.Pin.
@@ -119,11 +122,12 @@ func (c *Catalog) Get(ctx context.Context, name, digest string) (Info, error) {
 
 // importFile reads a file into the store.
 func (c *Catalog) importFile(ctx context.Context, path string, opts Options) (Info, error) {
-	return c.importAs(ctx, slug(path), path, opts)
+	return c.importAs(ctx, slug(path), path, opts, func(string) error { return nil }) // the file may have changed
 }
 
-// importAs reads a file into the store under a name.
-func (c *Catalog) importAs(ctx context.Context, name, path string, opts Options) (Info, error) {
+// importAs reads a file into the store under a name, unless mayHave says why its
+// digest may not have that.
+func (c *Catalog) importAs(ctx context.Context, name, path string, opts Options, mayHave func(digest string) error) (Info, error) {
 	if opts.TestShare == 0 {
 		opts.TestShare = defaultTestShare
 	}
@@ -138,7 +142,10 @@ func (c *Catalog) importAs(ctx context.Context, name, path string, opts Options)
 		if kind == fault.Unknown { // from the operating system, while reading what was spooled
 			kind = fault.Unavailable
 		}
-		return Info{}, fault.New(importOp, kind, "data set %q: %w", path, err)
+		return Info{}, fault.New(importOp, kind, "%s: %w", cmp.Or(opts.Called, fmt.Sprintf("data set %q", path)), err)
+	}
+	if err := mayHave(loaded.manifest.Digest); err != nil {
+		return Info{}, err
 	}
 	m, err := loaded.save(ctx, c.store, name)
 	if err != nil {

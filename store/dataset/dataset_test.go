@@ -353,3 +353,36 @@ func TestConcurrentImportsOfOneFileAreOneDataSet(t *testing.T) {
 		})
 	}
 }
+
+// What run is given by its path may have changed; what was created under a name
+// stays until it is deleted.
+func TestCreateReplacesNothing(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			c, path := dataset.New(s), filepath.Join(t.TempDir(), "t.csv")
+			write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+			write("a,y\n1,0\n2,1\n")
+			first, err := c.Create(t.Context(), "t", path, dataset.Options{})
+			require.NoError(t, err)
+			again, err := c.Create(t.Context(), "t", path, dataset.Options{})
+			require.NoError(t, err)
+			require.Equal(t, first, again)
+			write("a,y\n1,0\n3,1\n")
+			before := keys(t, s)
+			_, err = c.Create(t.Context(), "t", path, dataset.Options{})
+			require.Equal(t, fault.Conflict, fault.KindOf(err))
+			require.ErrorContains(t, err, "troupe dataset delete --name t")
+			require.Equal(t, before, keys(t, s), "nothing is left of it")
+			changed, err := c.Open(t.Context(), path, dataset.Options{})
+			require.NoError(t, err)
+			require.Equal(t, "t", changed.Name)
+			require.NotEqual(t, first.Digest, changed.Digest)
+			latest, err := c.Latest(t.Context(), "t")
+			require.NoError(t, err)
+			require.Equal(t, changed.Digest, latest.Digest)
+			require.NoError(t, c.Delete(t.Context(), "t"))
+			_, err = c.Create(t.Context(), "t", path, dataset.Options{})
+			require.NoError(t, err)
+		})
+	}
+}

@@ -39,14 +39,25 @@ func (c *Catalog) List(ctx context.Context) ([]Info, error) {
 	return infos, nil
 }
 
-// ImportAs imports a file or folder, as Open does, under a name that the caller
-// chooses: a to z, 0 to 9, ".", "_" and "-", at most 64. Invalid also: another
-// name, or that of the built-in data set.
-func (c *Catalog) ImportAs(ctx context.Context, name, source string, opts Options) (Info, error) {
+// Create imports a file or folder, as Open does, under a name that the caller
+// chooses: a to z, 0 to 9, ".", "_" and "-", at most 64. What has that name
+// already is not replaced: the same contents again change nothing, others are a
+// Conflict. Invalid also: another name, or that of the built-in data set.
+func (c *Catalog) Create(ctx context.Context, name, source string, opts Options) (Info, error) {
 	if err := CheckName(name); err != nil {
 		return Info{}, err
 	}
-	return c.importAs(ctx, name, source, opts)
+	return c.importAs(ctx, name, source, opts, func(digest string) error {
+		switch there, err := c.Latest(ctx, name); {
+		case err == nil && there.Digest != digest:
+			return fault.New(importOp, fault.Conflict, "data set %q is there, with %d training and %d test samples, and these are others: delete it first (troupe dataset delete --name %s), or choose another name",
+				name, there.Train, there.Test, name)
+		case err == nil || fault.KindOf(err) == fault.NotFound || fault.KindOf(err) == fault.Corrupt: // which is no data set any more
+			return nil
+		default:
+			return err
+		}
+	})
 }
 
 // CheckName returns nil if a data set of the store may have that name, else

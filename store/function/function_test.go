@@ -223,11 +223,11 @@ func TestNames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "here", info.Name)
 
-	info, err = c.ImportAs(t.Context(), "my.net-2_0", path)
+	info, err = c.ImportAs(t.Context(), "my.net-2_0", function.Source{Path: path})
 	require.NoError(t, err)
 	require.Equal(t, "my.net-2_0", info.Name)
 	for _, name := range []string{"", "mlp", "A", "-a", ".a", "a/b", "..", "a b", "ü", strings.Repeat("x", 65)} {
-		_, err := c.ImportAs(t.Context(), name, path)
+		_, err := c.ImportAs(t.Context(), name, function.Source{Path: path})
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%q", name)
 		if name == "mlp" {
 			continue

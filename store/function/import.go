@@ -1,8 +1,10 @@
 package function
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -24,18 +26,25 @@ import (
 // NotFound: no such path. Invalid, with the reason: what is no program, links
 // out of the folder or to folders, more than MaxFiles or MaxBytes. Unavailable.
 func (c *Catalog) Import(ctx context.Context, source string) (Info, error) {
-	return c.ImportAs(ctx, c.slug(source), source)
+	return c.ImportAs(ctx, c.slug(source), Source{Path: source})
+}
+
+// Source is where a program is imported from.
+type Source struct {
+	Path   string // of a file or folder, see Import
+	Called string // what errors call that; empty: the path
 }
 
 // ImportAs is Import under a name that the caller chooses; see CheckName.
 // Invalid also: a reserved name.
-func (c *Catalog) ImportAs(ctx context.Context, name, source string) (Info, error) {
+func (c *Catalog) ImportAs(ctx context.Context, name string, from Source) (Info, error) {
 	if err := c.checkFree(importOp, name); err != nil {
 		return Info{}, err
 	}
-	p, err := read(ctx, source)
+	p, err := read(ctx, from.Path)
 	if err != nil {
-		return Info{}, fault.New(importOp, fault.KindOf(err), "program %q: %w", source, err)
+		called := cmp.Or(from.Called, fmt.Sprintf("program %q", from.Path))
+		return Info{}, fault.New(importOp, fault.KindOf(err), "%s: %w", called, err)
 	}
 	p.info.Name = name
 	if err := c.save(ctx, p); err != nil {

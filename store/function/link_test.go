@@ -31,7 +31,7 @@ func TestEndpointsAreAFunction(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
 
 		// Code and endpoints take the place of each other.
-		program, err := c.ImportAs(t.Context(), "lenet", file(t, "n.py", "x"))
+		program, err := c.ImportAs(t.Context(), "lenet", function.Source{Path: file(t, "n.py", "x")})
 		require.NoError(t, err)
 		shown, err = c.Show(t.Context(), "lenet")
 		require.NoError(t, err)

@@ -137,7 +137,7 @@ func (p *place) imports(contents ...string) (versions, digests []string) {
 		program, table := filepath.Join(dir, "prog.py"), filepath.Join(dir, "table.csv")
 		require.NoError(p.t, os.WriteFile(program, []byte("# "+content), 0o600))
 		require.NoError(p.t, os.WriteFile(table, fmt.Appendf(nil, "a,b\n%s,1\n2,0\n3,1\n", content), 0o600))
-		f, err := p.functions.ImportAs(p.t.Context(), "prog", program)
+		f, err := p.functions.ImportAs(p.t.Context(), "prog", function.Source{Path: program})
 		require.NoError(p.t, err)
 		d, err := p.datasets.Open(p.t.Context(), table, dataset.Options{})
 		require.NoError(p.t, err)

@@ -118,7 +118,7 @@ func reimport(t *testing.T, s store.Store) (check func(s store.Store)) {
 	program, table := filepath.Join(dir, "prog.py"), filepath.Join(dir, "table.csv")
 	require.NoError(t, os.WriteFile(program, []byte("# 1"), 0o600))
 	require.NoError(t, os.WriteFile(table, []byte("a,b\n1,1\n2,0\n3,1\n"), 0o600))
-	f, err := function.New(s).ImportAs(t.Context(), "prog", program)
+	f, err := function.New(s).ImportAs(t.Context(), "prog", function.Source{Path: program})
 	require.NoError(t, err)
 	d, err := dataset.New(s).Open(t.Context(), table, dataset.Options{})
 	require.NoError(t, err)
