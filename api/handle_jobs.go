@@ -103,7 +103,7 @@ func (s *Server) tasks(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.json(http.StatusOK, jobjson.NewTasks(views))
+	w.json(http.StatusOK, jobjson.NewTasks(s.mayKnow(r, views...)))
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (s *Server) task(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.json(http.StatusOK, jobjson.NewTaskDetails(v))
+	w.json(http.StatusOK, jobjson.NewTaskDetails(s.mayKnow(r, v)[0]))
 	return nil
 }
 
@@ -218,7 +218,7 @@ func (s *Server) histories(w *response, r *http.Request) error {
 		return err
 	}
 	histories := make([]jobjson.History, 0, len(views)) // [], never null
-	for _, v := range views {
+	for _, v := range s.mayKnow(r, views...) {
 		histories = append(histories, jobjson.NewHistory(v).Brief())
 	}
 	w.json(http.StatusOK, histories)
@@ -234,7 +234,7 @@ func (s *Server) history(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.json(http.StatusOK, jobjson.NewHistory(v))
+	w.json(http.StatusOK, jobjson.NewHistory(s.mayKnow(r, v)[0]))
 	return nil
 }
 

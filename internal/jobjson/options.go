@@ -138,7 +138,7 @@ func optionFields() []optionField {
 		word("init", "id of a stored model to start from", func(o *O) *string { return &o.Init }),
 		flag("init_partial", "take of it what fits", func(o *O) *bool { return &o.InitPartial }),
 		texts("args", "arguments for the function", func(o *O) *map[string]string { return &o.Args }),
-		texts("env", "environment of the program", func(o *O) *map[string]string { return &o.Env }),
+		texts("env", "environment of the program; the values are shown to who may submit alone", func(o *O) *map[string]string { return &o.Env }),
 		integer("priority", "jobs of a higher one start first", func(o *O) *int32 { return &o.Priority }),
 		chaos(),
 	}
