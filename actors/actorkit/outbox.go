@@ -30,6 +30,14 @@ func (o *Outbox) Post(ctx actor.Context, journal *actor.PID, now time.Time, even
 	ctx.Request(journal, event)
 }
 
+// Forward sends the Journal an event that has its number already: the next of the
+// job's incarnation, or the first of a higher one. It owns the event from then on.
+func (o *Outbox) Forward(ctx actor.Context, journal *actor.PID, event *messages.JobEvent) {
+	o.job, o.next = event.GetJob(), event.GetSeq()
+	o.unacked = append(o.unacked, event)
+	ctx.Request(journal, event)
+}
+
 // Repeat sends again what the Journal has not answered for.
 func (o *Outbox) Repeat(ctx actor.Context, journal *actor.PID) {
 	for _, event := range o.unacked {
@@ -40,13 +48,15 @@ func (o *Outbox) Repeat(ctx actor.Context, journal *actor.PID) {
 // Acknowledge drops what the Journal says it has. Answers may come late,
 // repeatedly and for another incarnation.
 func (o *Outbox) Acknowledge(reply *messages.JobEventReply) {
-	if reply.GetJob().GetId() != o.job.GetId() || reply.GetJob().GetIncarnation() != o.job.GetIncarnation() {
-		return
-	}
-	for len(o.unacked) > 0 && o.unacked[0].GetSeq() <= reply.GetSeq() {
+	for len(o.unacked) > 0 && answers(reply, o.unacked[0]) {
 		o.unacked = o.unacked[1:]
 	}
 }
 
 // Empty reports whether the Journal has everything.
 func (o *Outbox) Empty() bool { return len(o.unacked) == 0 }
+
+func answers(reply *messages.JobEventReply, event *messages.JobEvent) bool {
+	a, b := reply.GetJob(), event.GetJob()
+	return a.GetId() == b.GetId() && a.GetIncarnation() == b.GetIncarnation() && event.GetSeq() <= reply.GetSeq()
+}

@@ -14,7 +14,7 @@
 // with CONFLICT. A store that is away is asked again each second.
 //
 // In: StartJob, ResizeJob and JobFinishedReply from the Scheduler; StopJob from
-// it or from a client; JobFinished from its children, the TrainJobs;
+// it or from a client; KeepState and JobFinished from its children, the TrainJobs;
 // JobEventReply from the Journal.
 // Out: StartJobReply; ResizeJob and StopJob to the TrainJob, which answers the
 // asker itself; JobFinished to the Scheduler, again each second until
@@ -37,6 +37,10 @@
 // the job has FAILED with the panic as the reason. A job that was to be stopped
 // is not respawned: it is STOPPED. In both cases nobody else is left to say so,
 // and the ParameterServer posts JobEnded under the next incarnation's number.
+//
+// A child may stand for a job in a process of its own (package jobprocess), which
+// has a ParameterServer and claims the job itself: it may go on under a higher
+// incarnation, as its KeepState and JobFinished tell.
 //
 // # Crash
 //

@@ -107,6 +107,7 @@ func (s *server) Receive(ctx actor.Context) {
 	case *messages.StopJob:
 		s.onStopJob(ctx, m)
 	case *messages.KeepState:
+		s.follow(m.GetState().GetJob())
 		s.state.reached(m.GetState())
 	case *messages.JobFinished:
 		s.onJobFinished(ctx, m)
@@ -189,7 +190,15 @@ func (s *server) onStopJob(ctx actor.Context, m *messages.StopJob) {
 	ctx.Respond(&messages.StopJobReply{Failure: wire.Failure(err)})
 }
 
+// follow keeps up with a child that goes on under a higher incarnation.
+func (s *server) follow(ref *messages.JobRef) {
+	if s.state.follow(ref) {
+		s.children[s.pids[ref.GetId()].GetId()] = ref
+	}
+}
+
 func (s *server) onJobFinished(ctx actor.Context, m *messages.JobFinished) {
+	s.follow(m.GetJob())
 	switch j, concluded := s.state.finish(m); {
 	case concluded:
 		s.conclude(ctx, j)

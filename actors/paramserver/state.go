@@ -113,6 +113,19 @@ func (s *state) owns(j *job, owned *Owned) {
 	j.phase, j.alive, j.crash = running, true, nil
 }
 
+// follow takes in that a job's child goes on under a higher incarnation, as one
+// does whose job has a process of its own, and reports whether that is news.
+func (s *state) follow(ref *messages.JobRef) bool {
+	j := s.jobs[ref.GetId()]
+	if j == nil || j.phase != running || ref.GetIncarnation() <= j.incarnation {
+		return false
+	}
+	owned := *j.owned
+	owned.Incarnation = ref.GetIncarnation()
+	j.owned, j.incarnation = &owned, owned.Incarnation
+	return true
+}
+
 // reached takes in how far the running or last incarnation of a job has come,
 // which the store need not know yet.
 func (s *state) reached(m *messages.JobState) {
