@@ -29,7 +29,7 @@ func newClusterMembersCommand(s *session) *cobra.Command {
 		Short:       "List the nodes of a server",
 		Example:     "  troupe cluster members\n  troupe cluster members -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.remote(server, func(ctx context.Context, c *client.Client) error {
 				nodes, err := c.Cluster(ctx)
@@ -73,7 +73,7 @@ looks after tokens. Who has the token goes on with it in a file (--token-file)
 or in TROUPE_TOKEN. It takes the token of an admin.`,
 		Example:     "  troupe cluster token create --name ci --role submit >ci.token",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if name == "" {
 				return fault.New("cluster.flags", fault.Invalid, "no name given: say by which the token can be revoked, with --name")
@@ -106,7 +106,7 @@ func newTokenRevokeCommand(s *session) *cobra.Command {
 		Short:       "Make a token worthless",
 		Example:     "  troupe cluster token revoke --name ci",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if name == "" {
 				return fault.New("cluster.flags", fault.Invalid, "no token given: say which with --name")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -18,22 +19,58 @@ type lister func(ctx context.Context, b backend) ([]string, error)
 
 // complete has shells complete a flag with what the server has.
 func (s *session) complete(cmd *cobra.Command, flag string, list lister, server *remoteFlags) {
-	s.completeFrom(cmd, flag, list, func(context.Context) (backend, error) {
+	completeFlag(cmd, flag, s.completion(list, cobra.ShellCompDirectiveNoFileComp, func(context.Context) (backend, error) {
 		c, err := s.client(server)
 		if err != nil {
 			return nil, err
 		}
 		return remoteBackend{c}, nil
-	})
+	}))
 }
 
 // completePlace is complete for a verb that works on a store, too.
 func (s *session) completePlace(cmd *cobra.Command, flag string, list lister, place *placeFlags) {
-	s.completeFrom(cmd, flag, list, func(ctx context.Context) (backend, error) { return s.open(ctx, place) })
+	completeFlag(cmd, flag, s.completion(list, cobra.ShellCompDirectiveNoFileComp, func(ctx context.Context) (backend, error) { return s.open(ctx, place) }))
 }
 
-func (s *session) completeFrom(cmd *cobra.Command, flag string, list lister, open func(context.Context) (backend, error)) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+// completeRun completes what run takes: names of its store, and files.
+func (s *session) completeRun(cmd *cobra.Command, node *nodeFlags) {
+	open := func(ctx context.Context) (backend, error) { return openStore(ctx, node.store) }
+	functions := s.completion(functionNames, cobra.ShellCompDirectiveDefault, open)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return functions(cmd, args, typed)
+	}
+	completeFlag(cmd, "dataset", s.completion(datasetNames, cobra.ShellCompDirectiveDefault, open))
+	completeFlag(cmd, "init", s.completion(modelNames, cobra.ShellCompDirectiveDefault, open))
+	completeFlag(cmd, "resume", s.completion(resumableJobs, cobra.ShellCompDirectiveNoFileComp, open))
+}
+
+// completeWords has shells complete each flag that is one of several words, of a
+// verb and all below.
+func completeWords(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if v, ok := f.Value.(*value); ok && v.words != nil {
+			completeFlag(cmd, f.Name, cobra.FixedCompletions(v.words, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+	for _, verb := range cmd.Commands() {
+		completeWords(verb)
+	}
+}
+
+func completeFlag(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, with); err != nil { // there is no such flag, or it has one
+		panic(err)
+	}
+}
+
+// completion returns what completes a word with a list, and on request with
+// files too.
+func (s *session) completion(list lister, files cobra.ShellCompDirective, open func(context.Context) (backend, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if s.configure(cmd.Flags()) != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -54,10 +91,7 @@ func (s *session) completeFrom(cmd *cobra.Command, flag string, list lister, ope
 				fitting = append(fitting, word)
 			}
 		}
-		return fitting, cobra.ShellCompDirectiveNoFileComp
-	})
-	if err != nil { // there is no such flag
-		panic(err)
+		return fitting, files
 	}
 }
 
@@ -95,6 +129,12 @@ func runningJobs(ctx context.Context, b backend) ([]string, error) {
 
 func endedJobs(ctx context.Context, b backend) ([]string, error) {
 	return jobNames(ctx, b, func(v *messages.JobView) bool { return v.GetResult() != nil })
+}
+
+// resumableJobs are those that run may go on with.
+func resumableJobs(ctx context.Context, b backend) ([]string, error) {
+	names, err := jobNames(ctx, b, func(v *messages.JobView) bool { return v.GetPhase() != messages.Phase_PHASE_SUCCEEDED })
+	return append([]string{"last\tthe newest that run began"}, names...), err
 }
 
 // jobNames lists jobs, the newest first: that is the one that is meant.

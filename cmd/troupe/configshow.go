@@ -35,7 +35,7 @@ else a flag, such as --slots 8, which counts most. The file is
 $XDG_CONFIG_HOME/troupe/config.yaml, or ~/.config/troupe/config.yaml.`,
 		Example:     "  troupe config show\n  troupe config show -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := config.Load(s.Getenv)
 			if err != nil {

@@ -24,7 +24,7 @@ func newDatasetListCommand(s *session) *cobra.Command {
 		Short:       "List all data sets, the built-in one first",
 		Example:     "  troupe dataset list\n  troupe dataset list -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.at(flags, func(ctx context.Context, b backend) error {
 				list, err := b.Datasets(ctx)
@@ -56,7 +56,7 @@ func newDatasetShowCommand(s *session) *cobra.Command {
 		Short:       "Say what a data set is",
 		Example:     "  troupe dataset show --name digits",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkDatasetName(name); err != nil {
 				return err
@@ -111,7 +111,7 @@ func newDatasetDeleteCommand(s *session) *cobra.Command {
 		Short:       "Remove a data set, unless a job uses it",
 		Example:     "  troupe dataset delete --name mnist",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkDatasetName(name); err != nil {
 				return err

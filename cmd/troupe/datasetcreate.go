@@ -36,7 +36,7 @@ replaced (exit 4), unless it is the same.`,
   troupe dataset create --name blobs --from blobs.csv --label class
   troupe dataset create --name mine --traindata x.npy --trainlabels y.npy --testdata xt.npy --testlabels yt.npy`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			parts, err := data.parts()
 			if err != nil {

@@ -18,7 +18,7 @@ and where the model is.`,
 		Example: "  troupe demo\n  troupe demo -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitCorrupt,
 			exitFailed, exitStopped, exitKilled),
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.train(demoTask(), node)
 		},

@@ -35,7 +35,7 @@ ended. Without --id, -f shows the events to come of all jobs. With -o json -f
 prints an object a line. Ctrl-C ends that and not the job.`,
 		Example:     "  troupe events --id 01jcx5zq8w3f\n  troupe events -f\n  troupe events --id 01jcx5zq8w3f -f -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if id == "" && !follow {
 				return fault.New("events.flags", fault.Invalid, "no job given: say which with --id, or follow all with -f")

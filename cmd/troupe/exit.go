@@ -91,7 +91,7 @@ func exits(codes ...int) map[string]string {
 		if code == exitKilled {
 			shown = "128+n"
 		}
-		fmt.Fprintf(&b, "  %s  %s\n", shown, exitMeaning(code))
+		fmt.Fprintf(&b, "  %-5s  %s\n", shown, exitMeaning(code))
 	}
 	return map[string]string{"exits": b.String()}
 }
@@ -113,9 +113,9 @@ func exitMeaning(code int) string {
 	case exitFailed:
 		return "the job ended FAILED"
 	case exitStopped:
-		return "the job ended STOPPED: asked for, or by the first Ctrl-C, SIGTERM or SIGHUP"
+		return "the job ended STOPPED: asked for, or by a first Ctrl-C, SIGTERM or SIGHUP"
 	case exitKilled:
-		return "ended by a signal, whose number is n (130: Ctrl-C); what has a job of its own by the second"
+		return "ended by signal n (130: Ctrl-C); with a job of its own by a second one"
 	}
 	return "a bug of troupe"
 }

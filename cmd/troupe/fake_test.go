@@ -147,6 +147,7 @@ func newWorld(t *testing.T) *world {
 		In: new(bytes.Buffer), Out: w.out, Err: w.err,
 		Getenv:     func(k string) string { return map[string]string{"HOME": "/home/ann", "TROUPE_SERVER": "none"}[k] },
 		IsTerminal: func(io.Writer) bool { return false },
+		Columns:    func(io.Writer) int { return 0 },
 		Signals:    w.signals,
 		Exit:       func(code int) { require.Failf(t, "the process was ended at once", "code %d", code) },
 	}

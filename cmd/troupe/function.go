@@ -76,7 +76,7 @@ go to another one where one has failed. Nobody is called before a job runs.`,
   troupe function create --name resnet --code ./resnet
   troupe function create --name far --url http://gpu1:8000 --url http://gpu2:8000`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.deploy(flags, output, "created", func(ctx context.Context, b backend) (api.Function, error) {
 				return b.CreateFunction(ctx, flags.name, flags.from, false)
@@ -100,7 +100,7 @@ func newFunctionUpdateCommand(s *session) *cobra.Command {
 Those that have been keep the version that they were submitted with.`,
 		Example:     "  troupe function update --name lenet --code examples/lenet.py",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.deploy(flags, output, "updated", func(ctx context.Context, b backend) (api.Function, error) {
 				return b.UpdateFunction(ctx, flags.name, flags.from)
@@ -137,7 +137,7 @@ func newFunctionListCommand(s *session) *cobra.Command {
 		Short:       "List all functions, built-in ones first",
 		Example:     "  troupe function list\n  troupe function list -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.at(flags, func(ctx context.Context, b backend) error {
 				list, err := b.Functions(ctx)
@@ -173,7 +173,7 @@ func newFunctionShowCommand(s *session) *cobra.Command {
 		Short:       "Say what a function is",
 		Example:     "  troupe function show --name mlp",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := flags.check(); err != nil {
 				return err
@@ -225,7 +225,7 @@ func newFunctionDeleteCommand(s *session) *cobra.Command {
 		Short:       "Remove a function, unless a job uses it",
 		Example:     "  troupe function delete --name lenet",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := flags.check(); err != nil {
 				return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -45,5 +46,12 @@ func addCompletionCommand(root *cobra.Command) {
 	for _, shell := range completion.Commands() {
 		shell.Example = fmt.Sprintf("  troupe completion %s", shell.Name())
 		shell.Annotations = completion.Annotations
+		shell.Args = noArguments
 	}
+}
+
+// fitted has a template of cobra's break the lines of flags where a terminal
+// ends. 0 columns: there is none.
+func fitted(template string, columns int) string {
+	return strings.ReplaceAll(template, ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", columns))
 }

@@ -25,7 +25,7 @@ func newHistoryGetCommand(s *session) *cobra.Command {
 		Short:       "Show what a job has done, epoch by epoch",
 		Example:     "  troupe history get --id 01jcx5zq8w3f\n  troupe history get --id 01jcx5zq8w3f -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkJob(id); err != nil {
 				return err
@@ -75,7 +75,7 @@ func newHistoryListCommand(s *session) *cobra.Command {
 		Short:       "List all jobs, ended or not, the oldest first",
 		Example:     "  troupe history list\n  troupe history list -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.at(flags, func(ctx context.Context, b backend) error {
 				views, err := b.AllJobs(ctx)
@@ -119,7 +119,7 @@ func newHistoryDeleteCommand(s *session) *cobra.Command {
 from. Its model stays. One of troupe run that was killed can be forgotten too.`,
 		Example:     "  troupe history delete --id 01jcx5zq8w3f",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkJob(id); err != nil {
 				return err
@@ -147,7 +147,7 @@ func newHistoryPruneCommand(s *session) *cobra.Command {
 		Short:       "Forget all jobs that have ended; their models stay",
 		Example:     "  troupe history prune\n  troupe history prune --yes",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.at(flags, func(ctx context.Context, b backend) error {
 				return s.forget(ctx, b, b.Place(), yes, "have ended", func(v *messages.JobView) bool { return v.GetResult() != nil })

@@ -24,7 +24,7 @@ a PNG, as its name ends. One that is there is not replaced unless --force is
 given.`,
 		Example:     "  troupe history plot --id 01jcx5zq8w3f --out loss.svg",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkJob(id); err != nil {
 				return err

@@ -41,7 +41,7 @@ The answer is one line of JSON on standard output: {"predictions": [...]}.`,
 		Example: `  troupe infer -n 01jcx5zq8w3f --datafile data.json
   echo '[[0.1, 0.2], [0.3, 0.4]]' | troupe infer -n 01jcx5zq8w3f --datafile -`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt, exitFailed, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case id == "":

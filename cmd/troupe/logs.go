@@ -22,7 +22,7 @@ its function; with -f also what they print from now on, until the job has
 ended. Ctrl-C ends that and not the job.`,
 		Example:     "  troupe logs --id 01jcx5zq8w3f\n  troupe logs --id 01jcx5zq8w3f -f --function 0",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkJob(id); err != nil {
 				return err
@@ -51,7 +51,7 @@ first. Of one in Python these are the threads that are in the user's code, the
 main thread first, and of each at most the 100 most recent calls.`,
 		Example:     "  troupe stacks --id 01jcx5zq8w3f",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkJob(id); err != nil {
 				return err

@@ -24,7 +24,7 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // writes fail instead: a job outlives its readers
 
 	p := &program{
-		env:   env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, IsTerminal: isTerminal, Signals: stop, Exit: os.Exit},
+		env:   env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, IsTerminal: isTerminal, Columns: columns, Signals: stop, Exit: os.Exit},
 		start: startCompany,
 	}
 	os.Exit(p.Run(os.Args[1:]))

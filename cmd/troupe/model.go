@@ -67,7 +67,7 @@ func newModelDeleteCommand(s *session) *cobra.Command {
 		Short:       "Remove a model for good",
 		Example:     "  troupe model delete -n 01jcx5zq8w3f",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := flags.check(); err != nil {
 				return err

@@ -37,7 +37,7 @@ standard output, where only the exit code says whether all of it is right.`,
 		Example: `  troupe model export -n 01jcx5zq8w3f -o lenet.safetensors
   troupe model export -n 01jcx5zq8w3f --format npz -o lenet.npz --force`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitCorrupt),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := flags.check(); err != nil {
 				return err

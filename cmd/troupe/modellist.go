@@ -16,7 +16,7 @@ func newModelListCommand(s *session) *cobra.Command {
 		Short:       "List all models, the oldest first",
 		Example:     "  troupe model list\n  troupe model list -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.at(flags, func(ctx context.Context, b backend) error {
 				models, err := b.Models(ctx)

@@ -33,7 +33,7 @@ func newModelShowCommand(s *session) *cobra.Command {
 		Short:       "Say what a model is, how it came about, and which tensors it has",
 		Example:     "  troupe model show -n 01jcx5zq8w3f\n  troupe model show -n 01jcx5zq8w3f -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitCorrupt),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := flags.check(); err != nil {
 				return err

@@ -20,7 +20,7 @@ type program struct {
 // Run runs one command line, without the program's name, and returns the exit
 // code. Whatever goes wrong is one line on env.Err.
 func (p *program) Run(args []string) (code int) {
-	s := &session{env: p.env, start: p.start, screen: newScreen(p.env.Err)}
+	s := &session{env: p.env, start: p.start, screen: newScreen(p.env.Err), width: p.env.Columns(p.env.Out)}
 	out := &output{under: p.env.Out}
 	s.Out = out
 	defer func() {
@@ -49,6 +49,7 @@ type session struct {
 	env    // its Out is an output
 	start  starter
 	screen *screen // over env.Err
+	width  int     // of the terminal that env.Out is, in columns; 0: it is none
 }
 
 // newRootCommand returns the tree of all verbs.
@@ -56,7 +57,7 @@ func newRootCommand(s *session) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "troupe",
 		Short:         "Train neural networks with a company of actors",
-		Long:          "Troupe spreads each epoch over many functions, averages what they learned, and goes on while they come, go, crash, hang or return garbage.",
+		Long:          "Troupe spreads each epoch over many functions, averages what they learned, and\ngoes on while they come, go, crash, hang or return garbage.",
 		Example:       "  troupe demo\n  troupe run mlp -d digits -e 10 -p 4",
 		Annotations:   exits(exitDone, exitBug, exitInvalid),
 		SilenceErrors: true,
@@ -76,7 +77,7 @@ func newRootCommand(s *session) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fault.New("troupe.flags", fault.Invalid, "%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.SetUsageTemplate(root.UsageTemplate() + exitsTemplate)
+	root.SetUsageTemplate(fitted(root.UsageTemplate(), s.width) + exitsTemplate)
 	root.AddCommand(
 		newClusterCommand(s),
 		newConfigCommand(s),
@@ -99,25 +100,16 @@ func newRootCommand(s *session) *cobra.Command {
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultHelpCmd()
 	addCompletionCommand(root)
-	refuseArguments(root)
+	completeWords(root)
 	return root
 }
 
-// refuseArguments makes what cobra says about arguments a request that is
-// wrong, not a bug of ours.
-func refuseArguments(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err != nil && fault.KindOf(err) == fault.Unknown {
-				err = fault.New("troupe.arguments", fault.Invalid, "%w; see %s --help", err, cmd.CommandPath())
-			}
-			return err
-		}
+// noArguments refuses them.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	for _, child := range cmd.Commands() {
-		refuseArguments(child)
-	}
+	return fault.New("troupe.arguments", fault.Invalid, "%s takes no arguments, and was given %q; see %s --help", cmd.CommandPath(), args, cmd.CommandPath())
 }
 
 // unknownVerb names what was typed, what it may have meant, and where to look.

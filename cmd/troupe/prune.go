@@ -25,7 +25,7 @@ they could be resumed from. Jobs that run, wait or have SUCCEEDED stay; troupe
 history prune forgets all that have ended.`,
 		Example:     "  troupe task prune\n  troupe task prune --yes",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.remote(server, func(ctx context.Context, c *client.Client) error {
 				return s.forget(ctx, c, c.Server(), yes, "stopped or failed", func(v *messages.JobView) bool {
@@ -66,7 +66,7 @@ func (s *session) forget(ctx context.Context, jobs jobStore, place string, yes b
 		fmt.Fprintf(s.screen, "no jobs to forget at %s\n", place)
 		return nil
 	}
-	if err := s.confirm(ctx, yes, fmt.Sprintf("forget %s that %s, at %s? Models stay.", count(len(ids), "job"), how, place)); err != nil {
+	if err := s.confirm(ctx, yes, fmt.Sprintf("forget %s that %s, at %s", count(len(ids), "job"), how, place), "Models stay."); err != nil {
 		return err
 	}
 	forgotten := 0
@@ -85,16 +85,16 @@ func (s *session) forget(ctx context.Context, jobs jobStore, place string, yes b
 
 // confirm returns nil if yes was given, or a person at the terminal types it.
 // Conflict: no; Invalid: there is nobody to ask.
-func (s *session) confirm(ctx context.Context, yes bool, question string) error {
+func (s *session) confirm(ctx context.Context, yes bool, what, remark string) error {
 	const op = "troupe.confirm"
 	if yes {
 		return nil
 	}
 	in, ok := s.In.(io.Writer) // as a file is
 	if !ok || !s.IsTerminal(in) || !s.IsTerminal(s.Err) {
-		return fault.New(op, fault.Invalid, "would %s There is no terminal to ask on: give --yes", question)
+		return fault.New(op, fault.Invalid, "this would %s. %s There is no terminal to ask on: give --yes", what, remark)
 	}
-	fmt.Fprintf(s.screen, "%s [y/N] ", strings.ToUpper(question[:1])+question[1:])
+	fmt.Fprintf(s.screen, "%s%s? %s [y/N] ", strings.ToUpper(what[:1]), what[1:], remark)
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(s.In).ReadString('\n')

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,8 +68,10 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 		"seed 2^64":                {train("--seed", "18446744073709551616"), `"18446744073709551616" for "--seed" flag: give a whole number from 0 to`},
 		"priority 99999999999":     {train("--priority", "99999999999"), `"99999999999" for "--priority" flag: give a whole number from -2147483648 to 2147483647`},
 		"priority high":            {train("--priority", "high"), `"high" for "--priority" flag: give a whole number from -2147483648`},
-		"patience above the epochs": {train("-e", "5", "--patience", "7"),
-			"patience 7 never ends a job of 5 epochs before its last one, with validate-every 1: give at most 3, or more epochs"},
+		"patience above the epochs": {
+			train("-e", "5", "--patience", "7"),
+			"patience 7 never ends a job of 5 epochs before its last one, with validate-every 1: give at most 3, or more epochs",
+		},
 		"retries -1":              {train("--retries", "-1"), "give a whole number from 0 to 1000"},
 		"min functions 0":         {train("--min-functions", "0"), `"0" for "--min-functions" flag`},
 		"time-out 0":              {train("--function-timeout", "0"), "give 1ms to 720h0m0s, such as 90s or 5m"},
@@ -106,7 +109,7 @@ func TestEveryVerbHasAnExampleAndItsExitCodes(t *testing.T) {
 			r := w.run(succeeded(), args...)
 			require.Zero(t, r.code)
 			require.Empty(t, r.err)
-			for _, part := range []string{"Usage:", "Examples:\n  ", "Exit codes:\n  0  done\n", "  2  the request is wrong\n"} {
+			for _, part := range []string{"Usage:", "Examples:\n  ", "Exit codes:\n  0      done\n", "  2      the request is wrong\n"} {
 				require.Contains(t, r.out, part)
 			}
 		})
@@ -126,7 +129,7 @@ func TestHelpShowsTheDefaults(t *testing.T) {
 	require.Zero(t, r.code)
 	for _, part := range []string{
 		"(default 5)", "(default 64)", "(default 0.01)", "(default 16)", "(default average)", "(default keep)", "(default true)",
-		"(default 3)", "(default 30m)", "(default text)", "file:///home/ann/.local/share/troupe", "  7  the job ended FAILED\n",
+		"(default 3)", "(default 30m)", "(default text)", "file:///home/ann/.local/share/troupe", "  7      the job ended FAILED\n",
 	} {
 		require.Contains(t, r.out, part)
 	}
@@ -155,4 +158,20 @@ func TestWhatCannotBeWrittenIsToldByEveryVerb(t *testing.T) {
 		require.Equal(t, exitUnavailable, r.code, line)
 		require.Contains(t, r.err, "troupe: cannot write to standard output: no space left on device\n", line)
 	}
+}
+
+// On a terminal no line of flags is wider than it.
+func TestHelpFitsTheTerminal(t *testing.T) {
+	help := func(columns int) (widest int) {
+		w := newWorld(t)
+		w.Columns = func(io.Writer) int { return columns }
+		for line := range strings.Lines(w.run(succeeded(), "run", "--help").out) {
+			if strings.HasPrefix(line, "      ") && len(strings.Fields(line)) > 1 { // of flags, and can be broken
+				widest = max(widest, len(strings.TrimSuffix(line, "\n")))
+			}
+		}
+		return widest
+	}
+	require.LessOrEqual(t, help(80), 80)
+	require.Greater(t, help(0), 120, "elsewhere each has one line")
 }

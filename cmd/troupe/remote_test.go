@@ -192,7 +192,7 @@ func TestPruneAsksFirst(t *testing.T) {
 	}
 	r := f.run(t, "task", "prune")
 	require.Equal(t, 2, r.code)
-	require.Equal(t, "troupe: would forget 2 jobs that stopped or failed, at "+f.url+"? Models stay. There is no terminal to ask on: give --yes\n", r.err)
+	require.Equal(t, "troupe: this would forget 2 jobs that stopped or failed, at "+f.url+". Models stay. There is no terminal to ask on: give --yes\n", r.err)
 	asked := func(answer string, args ...string) run {
 		w := newWorld(t)
 		w.In, w.IsTerminal = strings.NewReader(answer), func(io.Writer) bool { return true }
@@ -332,4 +332,14 @@ func TestCompletion(t *testing.T) {
 	w := newWorld(t)
 	w.Getenv = func(k string) string { return map[string]string{"TROUPE_SERVER": "none"}[k] }
 	require.Equal(t, ":1\n", w.run(succeeded(), "__complete", "task", "show", "--id", "").out, "no server, no words")
+	for want, args := range map[string][]string{
+		"mlp\tnative\nsoftmax\tnative\n:0\n":    {"run", "--store", "mem://", ""},
+		"digits\t1437 samples\n:0\n":            {"run", "--store", "mem://", "mlp", "-d", ""},
+		"last\tthe newest that run began\n:4\n": {"run", "--store", "mem://", "--resume", ""},
+		":4\n":                                  {"run", "mlp", ""},
+		"table\njson\n:4\n":                     {"function", "list", "-o", ""},
+		"average\naverage:unweighted\nnesterov\ntrimmed-mean\nmedian\n:4\n": {"run", "--merge", ""},
+	} {
+		require.Equal(t, want, newWorld(t).run(succeeded(), append([]string{"__complete"}, args...)...).out, args)
+	}
 }

@@ -56,5 +56,6 @@ standard output: a summary, or with -o json one JSON object and nothing else.`,
 	train.register(cmd.Flags())
 	cmd.Flags().StringVar(&resume, "resume", "", "go on with a job of the store: its id, or last for the newest that run began")
 	node.registerAll(cmd.Flags())
+	s.completeRun(cmd, node)
 	return cmd
 }

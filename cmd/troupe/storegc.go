@@ -37,7 +37,7 @@ It works on the store itself, beside the server that uses it, and so on a
 machine that can reach the store.`,
 		Example:     "  troupe store gc --dry-run\n  troupe store gc --older 7d --store file:///srv/troupe",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return s.brief(func(ctx context.Context) error { return s.collect(ctx, url, older, dry, output) })
 		},

@@ -43,7 +43,7 @@ can be resumed. Once this returns the stop is in the store, and is obeyed even
 if the server dies before it has done so.`,
 		Example:     "  troupe task stop --id 01jcx5zq8w3f",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkJob(id); err != nil {
 				return err
@@ -76,7 +76,7 @@ the store has it: on as many functions as it had, or as -p says. All else stays
 as it was submitted.`,
 		Example:     "  troupe task resume --id 01jcx5zq8w3f --follow\n  troupe task resume --id 01jcx5zq8w3f -p 2",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitCorrupt, exitFailed, exitStopped, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkJob(id); err != nil {
 				return err

@@ -21,7 +21,7 @@ func newTaskListCommand(s *session) *cobra.Command {
 		Long:        "List the jobs that run or wait, the oldest first. Those that have ended are in\ntroupe history list.",
 		Example:     "  troupe task list\n  troupe task list --short | xargs -n 1 troupe task stop --id\n  troupe task list -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if short && output == "json" {
 				return fault.New("task.flags", fault.Invalid, "--short prints ids alone, and -o json all there is: give one of them")

@@ -28,7 +28,7 @@ troupe train --follow does, and the exit code says how; Ctrl-C ends that and
 not the job.`,
 		Example:     "  troupe task show --id 01jcx5zq8w3f\n  troupe task show --id 01jcx5zq8w3f --follow\n  troupe task show --id 01jcx5zq8w3f -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitFailed, exitStopped, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkJob(id); err != nil {
 				return err

@@ -39,7 +39,7 @@ when it is back.`,
   id=$(troupe train -f mlp -d digits)
   troupe train -f lenet -d mnist -e 10 -p 4 --goal-accuracy 99 -o json`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitFailed, exitStopped, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if function == "" {
 				return fault.New("train.flags", fault.Invalid, "no function given: say which with -f, as in troupe train -f mlp -d digits")

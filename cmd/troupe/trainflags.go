@@ -101,7 +101,7 @@ func (f *trainFlags) registerTask(set *pflag.FlagSet, dataset string) {
 	set.StringVar(&o.Init, "init", "", "start from a model: the id of a job, or a .safetensors file")
 	set.BoolVar(&o.InitPartial, "init-partial", false, "take of --init what fits, leave the rest as the function made it")
 	set.Var(whole(&o.Priority, math.MinInt32, math.MaxInt32), "priority", "jobs of a higher priority start first")
-	set.Var(f.chaos(), "chaos", "break things on purpose: shares of the attempts, such as kill=0.1,hang=0.02,nan=0.02,slow=0.1,freeze=0.02,corrupt=0.02,disk-full=0.02; of the rounds, crash-job=0.05; store-down=10s; seed=7")
+	set.Var(f.chaos(), "chaos", "break things on purpose: shares of the attempts to kill, hang, nan, slow, freeze, corrupt and disk-full, and of the rounds to crash-job, with store-down=10s and seed=7, such as kill=0.1,nan=0.02,seed=7")
 }
 
 // registerReading adds the flags that say how a file is read.

@@ -41,7 +41,7 @@ certificate and tokens in --tls-dir.`,
   troupe up --slots 8 --store file:///srv/troupe
   troupe up --listen 0.0.0.0:8780 --tls-dir /etc/troupe`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE:        func(*cobra.Command, []string) error { return s.up(node, policy, web) },
 	}
 	set := cmd.Flags()

@@ -18,6 +18,8 @@ type value struct {
 	kind string             // shown in the help
 	text string             // the default in the help, then what was typed
 	set  func(string) error // the error says what is allowed
+
+	words []string // what shells complete it with
 }
 
 func (v *value) String() string { return v.text }
@@ -81,7 +83,12 @@ func limit(p *float64) *value {
 
 // strategy is how models are merged.
 func strategy(p *string) *value {
-	return &value{kind: "strategy", text: *p, set: func(s string) error {
+	var words []string
+	for _, form := range tensor.Strategies() {
+		word, _, _ := strings.Cut(form, "[")
+		words = append(words, word)
+	}
+	return &value{kind: "strategy", text: *p, words: words, set: func(s string) error {
 		_, err := tensor.ParseStrategy(s)
 		*p = s
 		return err
@@ -160,7 +167,7 @@ func orAuto(p *uint64, lo, hi time.Duration) *value {
 
 // oneOf is one of several words.
 func oneOf(p *string, words []string) *value {
-	return &value{kind: strings.Join(words, "|"), text: *p, set: func(s string) error {
+	return &value{kind: strings.Join(words, "|"), text: *p, words: words, set: func(s string) error {
 		if !slices.Contains(words, s) {
 			return fmt.Errorf("give one of %s", strings.Join(words, ", "))
 		}

@@ -28,7 +28,7 @@ func newVersionCommand(s *session) *cobra.Command {
 		Short:       "Say which build this is",
 		Example:     "  troupe version\n  troupe version -o json",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable),
-		Args:        cobra.NoArgs,
+		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			if output == "json" {
