@@ -84,7 +84,7 @@ func (c *Company) adoptOne(ctx context.Context, stored *StoredJob) error {
 		return c.endStopped(ctx, stored.ID, stop.GetReason())
 	}
 	c.board.Waits(stored.ID, "its last owner to be gone for sure")
-	err = c.goOn(ctx, stored, n)
+	_, err = c.goOn(ctx, stored, n)
 	c.board.Waits(stored.ID, board.FreeSlot)
 	if fault.KindOf(err) == fault.NotFound { // its function or data: nobody can go on with it
 		return c.endOrphan(ctx, stored.ID, messages.Phase_PHASE_FAILED, wire.Failure(err))

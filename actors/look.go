@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/troupe-ml/troupe/actors/board"
+	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -87,10 +88,7 @@ func (j *StoredJob) view() *messages.JobView {
 }
 
 // Seen is an event of a job, or the news that some before it are gone.
-type Seen struct {
-	Cursor string             // of the event: what comes after it follows
-	Event  *messages.JobEvent // nil: some are gone
-}
+type Seen = train.Seen
 
 // AllEvents calls on with the events of all jobs of this node behind a cursor,
 // those to come as they come, until ctx ends or on fails; for the empty cursor
@@ -116,7 +114,7 @@ func (c *Company) AllEvents(ctx context.Context, after string, on func(Seen) err
 			}
 		}
 		for _, e := range events {
-			if err := on(Seen{board.Cursor(e), e}); err != nil {
+			if err := on(Seen{Cursor: board.Cursor(e), Event: e}); err != nil {
 				return err
 			}
 		}
@@ -161,7 +159,7 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 	var failed error
 	_, err = c.watchFrom(watching, id, from, func(e *messages.JobEvent) {
 		if failed == nil && e.GetJob() != nil { // not a warning of the node
-			if failed = on(Seen{board.Cursor(e), e}); failed != nil {
+			if failed = on(Seen{Cursor: board.Cursor(e), Event: e}); failed != nil {
 				cancel()
 			}
 		}
@@ -231,7 +229,7 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 				continue // it was resumed
 			}
 			*from = position{n, e.GetSeq()}
-			if err := on(Seen{board.Cursor(e), e}); err != nil {
+			if err := on(Seen{Cursor: board.Cursor(e), Event: e}); err != nil {
 				return false, err
 			}
 			over = over || e.GetEnded() != nil && n > 0
@@ -243,7 +241,7 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 	if end := stored.end(); end != nil && !over { // it was stored, and then its process died
 		over = true
 		if from.before(end.GetJob().GetIncarnation(), end.GetSeq()) {
-			err = on(Seen{board.Cursor(end), end})
+			err = on(Seen{Cursor: board.Cursor(end), Event: end})
 		}
 	}
 	return over, err

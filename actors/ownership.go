@@ -15,11 +15,13 @@ import (
 	"github.com/troupe-ml/troupe/store/job"
 )
 
-// Origins of jobs: a process that ends with its job, and a server, whose jobs the
-// next one goes on with unasked.
+// Origins of jobs: a process that ends with its job; a server, whose jobs the next
+// one goes on with unasked; and a job that was started over its own HTTP
+// interface, which whoever started it starts again.
 const (
-	originRun    = "run"
-	originServer = "server"
+	originRun        = "run"
+	originServer     = "server"
+	originStandalone = "job"
 )
 
 // Jobs makes a node the owner of jobs in the store. It is safe for concurrent
@@ -81,7 +83,11 @@ func (j *Jobs) create(ctx context.Context, id string, task *messages.TrainTask) 
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	doc, err := protojson.Marshal(&messages.StoredTask{Origin: j.origin, SubmittedMs: j.now(), Task: task})
+	return j.put(ctx, id, &messages.StoredTask{Origin: j.origin, SubmittedMs: j.now(), Task: task})
+}
+
+func (j *Jobs) put(ctx context.Context, id string, stored *messages.StoredTask) error {
+	doc, err := protojson.Marshal(stored)
 	if err != nil {
 		return fault.New("actors.own", fault.Invalid, "job %s: its task cannot be written: %w", id, err)
 	}

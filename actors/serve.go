@@ -128,7 +128,7 @@ func (c *Company) ResizeJob(ctx context.Context, id string, n uint32) error {
 	if err := c.mustRun(ctx, id); err != nil {
 		return err
 	}
-	if _, err := command[*messages.SetParallelismReply](ctx, c, c.tree.Scheduler, &messages.SetParallelism{JobId: id, Parallelism: n}); err != nil {
+	if err := c.SetParallelism(ctx, id, n); err != nil {
 		return err
 	}
 	return c.request(ctx, id, &messages.StoredRequest{Parallelism: n})
@@ -153,18 +153,19 @@ func (c *Company) ResumeStoredJob(ctx context.Context, id string, n uint32) erro
 	if err := c.request(ctx, id, &messages.StoredRequest{Resume: true, Parallelism: n}); err != nil {
 		return err
 	}
-	return c.goOn(ctx, stored, n)
+	_, err = c.goOn(ctx, stored, n)
+	return err
 }
 
 // goOn puts a stored job on the board and resumes it.
-func (c *Company) goOn(ctx context.Context, stored *StoredJob, n uint32) error {
+func (c *Company) goOn(ctx context.Context, stored *StoredJob, n uint32) (Submission, error) {
 	t := stored.Resumed(n, c.slots)
 	c.board.Submitted(stored.ID, stored.Origin, t, c.rim.Now(), stored.State.GetHistory().GetEpochs())
-	if _, err := c.ResumeJob(ctx, stored.ID, t); err != nil {
+	submission, err := c.ResumeJob(ctx, stored.ID, t)
+	if err != nil {
 		c.board.Drop(stored.ID)
-		return err
 	}
-	return nil
+	return submission, err
 }
 
 // mustRun returns NotFound or Conflict unless a job has not ended.

@@ -14,10 +14,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/task"
 )
 
-// WarningHeader carries a warning about what was accepted, as a quoted string of
-// Go in ASCII; there may be several.
-const WarningHeader = "Troupe-Warning"
-
 const maxKey = 255 // bytes of an Idempotency-Key
 
 // InferRequest is what POST /infer takes, with KubeML's field names.
@@ -39,11 +35,6 @@ type ResumeRequest struct {
 // ResizeRequest is what POST /tasks/{id}/resize takes.
 type ResizeRequest struct {
 	Parallelism uint32 `json:"parallelism" doc:"functions, 1 to 65536"`
-}
-
-// Accepted is the answer to what is done soon.
-type Accepted struct {
-	ID string `json:"id" doc:"of the job"`
 }
 
 // Pruned is the answer to DELETE /history.
@@ -69,7 +60,7 @@ func (s *Server) train(w *response, r *http.Request) error {
 		return err
 	}
 	for _, warning := range warnings {
-		w.Header().Add(WarningHeader, strconv.QuoteToASCII(warning))
+		w.Header().Add(jobjson.WarningHeader, strconv.QuoteToASCII(warning))
 	}
 	w.Header().Set("Location", "/tasks/"+id)
 	return plainText(w, id)
@@ -195,7 +186,7 @@ func parallelism(body []byte, least int64) (int64, error) {
 
 func (s *Server) accepted(w *response, id string, err error) error {
 	if err == nil {
-		w.json(http.StatusAccepted, Accepted{ID: id})
+		w.json(http.StatusAccepted, jobjson.Accepted{ID: id})
 	}
 	return err
 }

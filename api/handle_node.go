@@ -1,14 +1,12 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
 
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
-	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
@@ -99,15 +97,6 @@ func (s *Server) describe(w *response, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(s.openapi)
 	return nil
-}
-
-// errorJSON is an error as the body of a response has it.
-func errorJSON(err error) []byte {
-	body, wrong := json.Marshal(httpfault.ErrorBody{Error: err.Error(), Code: statusOf(err)})
-	if wrong != nil {
-		panic(wrong) // our own types are JSON
-	}
-	return body
 }
 
 // neverNull makes the empty list of none.

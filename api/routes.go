@@ -66,7 +66,7 @@ func jobRoutes() []route {
 			method: "POST", path: "/train", role: access.Submit, handle: (*Server).train,
 			summary: "Submit a job", request: jsonBody(trainBody{}), errors: []int{bad, missing, http.StatusRequestEntityTooLarge},
 			headers: []parameter{{"Idempotency-Key", "the same key gives the same job, however often it is sent", schema{"type": "string"}}},
-			answers: []content{other(http.StatusOK, "text/plain", "the id of the job; each header "+WarningHeader+" has a warning, quoted")},
+			answers: []content{other(http.StatusOK, "text/plain", "the id of the job; each header "+jobjson.WarningHeader+" has a warning, quoted")},
 		},
 		{
 			method: "POST", path: "/infer", role: access.Submit, handle: (*Server).infer,
@@ -85,17 +85,17 @@ func jobRoutes() []route {
 			method: "DELETE", path: "/tasks/{id}", role: access.Submit, handle: (*Server).stop,
 			summary: "Stop a job: accepted, its end is an event", errors: []int{bad, missing, conflict},
 			query:   []parameter{{"reason", "for people", schema{"type": "string"}}},
-			answers: []content{answer(http.StatusAccepted, Accepted{}, "accepted")},
+			answers: []content{answer(http.StatusAccepted, jobjson.Accepted{}, "accepted")},
 		},
 		{
 			method: "POST", path: "/tasks/{id}/resume", role: access.Submit, handle: (*Server).resume,
 			summary: "Go on with a job that has ended, from its last checkpoint", request: jsonBody(ResumeRequest{}), errors: []int{bad, missing, conflict},
-			answers: []content{answer(http.StatusAccepted, Accepted{}, "accepted")},
+			answers: []content{answer(http.StatusAccepted, jobjson.Accepted{}, "accepted")},
 		},
 		{
 			method: "POST", path: "/tasks/{id}/resize", role: access.Submit, handle: (*Server).resize,
 			summary: "Set the parallelism of a job, from its next round on", request: jsonBody(ResizeRequest{}), errors: []int{bad, missing, conflict},
-			answers: []content{answer(http.StatusAccepted, Accepted{}, "accepted")},
+			answers: []content{answer(http.StatusAccepted, jobjson.Accepted{}, "accepted")},
 		},
 		{
 			method: "GET", path: "/tasks/{id}/stacks", role: access.Read, handle: (*Server).stacks,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
@@ -31,19 +30,14 @@ func (s *Server) follow(r *http.Request) (context.Context, func(), error) {
 	}, nil
 }
 
-// events sends server-sent events:
-//
-//	id: <cursor>            event: <what happened>   data: <the event>
-//	id: <cursor>            event: reset             data: {}       events before this are gone
-//	                        event: end               data: {}       the job has ended, there is no more
-//	                        event: error             data: {"error": …, "code": …}
+// events sends server-sent events, as jobjson has them.
 func (s *Server) events(w *response, r *http.Request) error {
 	query := r.URL.Query()
 	job, after := query.Get("job"), r.Header.Get("Last-Event-ID")
 	if after == "" {
 		after = query.Get("after")
 	}
-	if err := checkCursor(job, after); err != nil {
+	if err := jobjson.CheckCursor(job, after); err != nil {
 		return err
 	}
 	if job != "" {
@@ -69,42 +63,14 @@ func (s *Server) events(w *response, r *http.Request) error {
 		return nil // nobody is there
 	}
 	err = out.While(ctx, s.config.Heartbeat, func() error {
-		return s.company.Events(ctx, job, after, func(e Event) error { return sendEvent(out, e) })
+		return s.company.Events(ctx, job, after, func(e Event) error { return jobjson.SendEvent(out, e.Cursor, e.Event) })
 	})
 	switch {
 	case ctx.Err() != nil || out.Failed():
 	case err != nil:
-		_ = out.Send(sse.Event{Name: "error", Data: errorJSON(err)})
+		_ = jobjson.SendError(out, err)
 	case job != "":
-		_ = out.Send(sse.Event{Name: "end", Data: []byte("{}")})
-	}
-	return nil
-}
-
-func sendEvent(out *sse.Writer, e Event) error {
-	switch {
-	case e.Reset:
-		return out.Send(sse.Event{ID: e.Cursor, Name: "reset", Data: []byte("{}")})
-	case jobjson.EventName(e.Event) == "":
-		return nil // of a later version
-	}
-	return out.Send(sse.Event{ID: e.Cursor, Name: jobjson.EventName(e.Event), Data: jobjson.EncodeEvent(e.Event)})
-}
-
-// checkCursor refuses what is no cursor, or that of another job.
-func checkCursor(job, cursor string) error {
-	if cursor == "" {
-		return nil
-	}
-	id, place, ok := strings.Cut(cursor, ":")
-	incarnation, seq, ok2 := strings.Cut(place, ":")
-	_, err1 := strconv.ParseUint(incarnation, 10, 64)
-	_, err2 := strconv.ParseUint(seq, 10, 64)
-	if !ok || !ok2 || err1 != nil || err2 != nil || jobjson.CheckJob(id) != nil {
-		return jobjson.Invalid("event id %q: give one as the stream has it, <job>:<incarnation>:<seq>, or none", jobjson.Shown(cursor))
-	}
-	if job != "" && id != job {
-		return jobjson.Invalid("event id %q is not of job %q: give one of that job, or none", jobjson.Shown(cursor), jobjson.Shown(job))
+		_ = jobjson.SendEnd(out)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ const (
 // StoredTask is what was asked for, as the store keeps it. It is never edited.
 type StoredTask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Origin        string                 `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`                               // run or server: who may go on with it unasked
+	Origin        string                 `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`                               // run, server or job: who may go on with it unasked
 	SubmittedMs   int64                  `protobuf:"varint,2,opt,name=submitted_ms,json=submittedMs,proto3" json:"submitted_ms,omitempty"` // since 1970
 	Task          *TrainTask             `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`                                   // resolved
 	unknownFields protoimpl.UnknownFields

@@ -30,7 +30,7 @@ type JobView struct {
 	Phase           Phase                  `protobuf:"varint,2,opt,name=phase,proto3,enum=troupe.messages.Phase" json:"phase,omitempty"`
 	Incarnation     uint64                 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                        // 0: not started yet
 	Task            *TrainTask             `protobuf:"bytes,4,opt,name=task,proto3" json:"task,omitempty"`                                       // as asked for, resolved
-	Origin          string                 `protobuf:"bytes,5,opt,name=origin,proto3" json:"origin,omitempty"`                                   // run or server
+	Origin          string                 `protobuf:"bytes,5,opt,name=origin,proto3" json:"origin,omitempty"`                                   // run, server or job
 	Parallelism     uint32                 `protobuf:"varint,6,opt,name=parallelism,proto3" json:"parallelism,omitempty"`                        // N of the latest round, or that the job starts with; 0: queued
 	Slots           uint32                 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`                                    // granted at its start
 	Epoch           uint32                 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`                                    // that is being trained, from 1; 0: none yet

@@ -104,15 +104,15 @@ func (s *stream) take(e sse.Event) (ended bool, err error) {
 	switch e.Name {
 	case "":
 		return false, nil // a heartbeat
-	case "end":
+	case jobjson.End:
 		return true, nil
-	case "error":
+	case jobjson.Error:
 		var said httpfault.ErrorBody
 		if err := json.Unmarshal(e.Data, &said); err != nil {
 			return true, fault.New("client.events", fault.Unknown, "events: %s", e.Data)
 		}
 		return true, fault.New("client.events", httpfault.KindOf(said.Code, ""), "%s", said.Error)
-	case "reset":
+	case jobjson.Reset:
 		s.after = e.ID
 		return false, s.on(api.Event{Cursor: e.ID, Reset: true})
 	}

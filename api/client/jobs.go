@@ -27,7 +27,7 @@ func (c *Client) SubmitJob(ctx context.Context, key string, task *messages.Train
 	if err != nil {
 		return "", nil, err
 	}
-	for _, quoted := range header.Values(api.WarningHeader) {
+	for _, quoted := range header.Values(jobjson.WarningHeader) {
 		if warning, err := strconv.Unquote(quoted); err == nil {
 			warnings = append(warnings, warning)
 		}

@@ -86,7 +86,7 @@ type Result struct {
 // NewResult returns how a job ended.
 func NewResult(id string, t *messages.TrainTask, r *messages.JobResult) *Result {
 	return &Result{
-		JobID: id, State: stateName(r.GetPhase()), Function: t.GetFunctionName(), Dataset: t.GetDataset(),
+		JobID: id, State: StateName(r.GetPhase()), Function: t.GetFunctionName(), Dataset: t.GetDataset(),
 		Epochs: newEpochs(r.GetEpochs()), Accuracy: measured(r.Accuracy), ValidationLoss: measured(r.ValidationLoss),
 		Retries: r.GetRetries(), LostFunctions: r.GetLostFunctions(), RejectedResults: r.GetRejectedResults(),
 		WallS: finite(r.GetWallS()), WorkerS: finite(r.GetWorkerS()), Model: unlessEmpty(r.GetModel()), Error: unlessEmpty(reason(r.GetFailure())),
@@ -117,8 +117,8 @@ func reason(f *messages.Failure) string {
 	return strings.TrimSpace(f.GetText() + "\n" + f.GetTrace())
 }
 
-// stateName returns SUCCEEDED for PHASE_SUCCEEDED, and so on.
-func stateName(p messages.Phase) string { return strings.TrimPrefix(p.String(), "PHASE_") }
+// StateName returns SUCCEEDED for PHASE_SUCCEEDED, and so on.
+func StateName(p messages.Phase) string { return strings.TrimPrefix(p.String(), "PHASE_") }
 
 // phase is the phase of that name, PHASE_UNSPECIFIED for one of a later version.
 func phase(name string) messages.Phase {

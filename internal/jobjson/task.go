@@ -11,7 +11,7 @@ type Task struct {
 	Phase           string   `json:"phase" doc:"QUEUED, STARTING, RUNNING, SAVING, STOPPED, FAILED or SUCCEEDED"`
 	Reason          *string  `json:"reason" doc:"why it ended like that"`
 	Incarnation     uint64   `json:"incarnation" doc:"how often it has been started"`
-	Origin          string   `json:"origin" doc:"run or server"`
+	Origin          string   `json:"origin" doc:"run, server, or job: started over an interface of its own"`
 	Epoch           uint32   `json:"epoch" doc:"that is being trained, from 1; 0: none yet"`
 	Round           uint32   `json:"round" doc:"the latest that was merged"`
 	EpochSamples    uint64   `json:"epoch_samples" doc:"of the epoch, merged so far"`
@@ -72,7 +72,7 @@ func newTask(v *messages.JobView, fields []optionField) Task {
 	return Task{
 		Request: newTrainRequest(t, fields),
 		Job:     JobInfo{ID: v.GetId(), State: JobState{Parallelism: v.GetParallelism(), ElapsedTime: finite(v.GetRunningS())}},
-		Phase:   stateName(v.GetPhase()), Reason: unlessEmpty(reason(v.GetResult().GetFailure())),
+		Phase:   StateName(v.GetPhase()), Reason: unlessEmpty(reason(v.GetResult().GetFailure())),
 		Incarnation: v.GetIncarnation(), Origin: v.GetOrigin(),
 		Epoch: v.GetEpoch(), Round: v.GetRound(), EpochSamples: v.GetEpochSamples(),
 		TrainSamples: t.GetTrainSamples(), TestSamples: t.GetTestSamples(),

@@ -1,0 +1,140 @@
+package jobjson
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// Start is KubeML's TrainTask: what POST /start of a standalone job takes.
+type Start struct {
+	Request TrainRequest `json:"request"`
+	Job     JobInfo      `json:"job"`
+}
+
+// NewStart returns what starts a job under an id with n functions, 0 for as many
+// as its task says, or, where it goes on, as it had. It shares the task's options.
+func NewStart(id string, t *messages.TrainTask, n uint32) Start {
+	return Start{Request: NewTrainRequest(t), Job: JobInfo{ID: id, State: JobState{Parallelism: n}}}
+}
+
+// DecodeStart reads the body of POST /start of the standalone job with that id: a
+// Start, or a TrainRequest alone. The task is complete, and n is what the job's
+// state asks for, 0 for nothing. Errors are those of DecodeTask; Invalid: another
+// id.
+func DecodeStart(id string, body []byte) (t *messages.TrainTask, n uint32, err error) {
+	members, err := Object("request", body)
+	if err != nil {
+		return nil, 0, err
+	}
+	var request, job json.RawMessage
+	for _, m := range members {
+		switch m.Name {
+		case "request":
+			request = m.Value
+		case "job":
+			job = m.Value
+		}
+	}
+	if request == nil {
+		t, err = DecodeTask(body) // which knows no job
+		return t, 0, err
+	}
+	for _, m := range members {
+		if m.Name != "request" && m.Name != "job" {
+			return nil, 0, Unknown("task", m.Name, []string{"request", "job"})
+		}
+	}
+	if n, err = startedAs(id, job); err != nil {
+		return nil, 0, err
+	}
+	t, err = DecodeTask(request)
+	return t, n, err
+}
+
+// startedAs reads KubeML's JobInfo, and returns the parallelism of its state.
+func startedAs(id string, raw json.RawMessage) (n uint32, err error) {
+	if raw == nil || string(raw) == "null" {
+		return 0, nil
+	}
+	members, err := Object("job", raw)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range members {
+		switch {
+		case m.Name == "pod", m.Name == "svc": // where KubeML runs it
+		case m.Name != "id" && m.Name != "state":
+			return 0, Unknown("job", m.Name, []string{"id", "state"})
+		case m.IsNull():
+		case m.Name == "state":
+			u, err := decodeState("job.state", m.Value, 0, "parallelism", "elapsed_time")
+			if err != nil {
+				return 0, err
+			}
+			if u.Parallelism != nil {
+				n = *u.Parallelism
+			}
+		default:
+			asked, err := text("job.id", m.Value)
+			if err != nil {
+				return 0, err
+			}
+			if asked != "" && asked != id {
+				return 0, Invalid("job.id %q: this is job %s: send the task to its own job, or leave the id out", Shown(asked), id)
+			}
+		}
+	}
+	return n, nil
+}
+
+// Update is what POST /update of a standalone job takes: KubeML's JobState, and
+// beside it how many functions may run at once. nil is left as it is.
+type Update struct {
+	Parallelism *uint32 `json:"parallelism,omitempty"`
+	Slots       *uint32 `json:"slots,omitempty"`
+}
+
+// DecodeUpdate reads an Update. Invalid: it says nothing, or something else.
+func DecodeUpdate(body []byte) (Update, error) {
+	u, err := decodeState("request", body, 1, "parallelism", "elapsed_time", "slots")
+	if err == nil && u.Parallelism == nil && u.Slots == nil {
+		err = Invalid("request: there is no parallelism: give 1 to %d functions", task.MaxParallelism)
+	}
+	return u, err
+}
+
+// decodeState reads a JobState with those fields, whose parallelism is at least
+// that. How long the job has run is for itself to know.
+func decodeState(what string, raw json.RawMessage, least int64, known ...string) (u Update, err error) {
+	members, err := Object(what, raw)
+	if err != nil {
+		return u, err
+	}
+	for _, m := range members {
+		name, lo := m.Name, least
+		field := &u.Parallelism
+		switch {
+		case !slices.Contains(known, name):
+			return u, Unknown(what, name, known)
+		case m.IsNull():
+			continue
+		case name == "elapsed_time":
+			if _, err := real(what+"."+name, m.Value); err != nil {
+				return u, err
+			}
+			continue
+		case name == "slots":
+			field, lo = &u.Slots, 0
+		}
+		n, err := Signed(what+"."+name, m.Value, lo, task.MaxParallelism)
+		if err != nil {
+			return u, err
+		}
+		value := uint32(n)
+		*field = &value
+	}
+	return u, nil
+}
