@@ -37,7 +37,7 @@ func importTable() []rule {
 		{packages: "internal/sse"},
 		{packages: "internal/loopback"},
 		{packages: "internal/httpfault", may: []string{"internal/fault"}},
-		{packages: "internal/jobjson", may: []string{"internal/fault", "internal/wire", "internal/task", "config", "messages", "store/..."}},
+		{packages: "internal/jobjson", may: []string{"internal/fault", "internal/httpfault", "internal/sse", "internal/wire", "internal/task", "config", "messages", "store/..."}},
 		{packages: "config", may: []string{"internal/fault"}},
 		{packages: "tensor/...", may: []string{"internal/fault"}},
 
