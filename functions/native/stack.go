@@ -17,6 +17,9 @@ const (
 	indexLabel = "troupe_function"
 )
 
+// caller begins the names of what calls a function, and of what called that.
+const caller = "github.com/troupe-ml/troupe/functions/native.(*run)."
+
 var _ functions.Tracer = (*Runtime)(nil)
 
 // labelled runs a call so that Stacks finds it, with all goroutines that it
@@ -48,13 +51,26 @@ func (*Runtime) Stacks(jobID string) map[int]string {
 	return stacks
 }
 
-// frames returns the frames of a goroutine, a line each: function, file, line.
+// frames returns the frames of a goroutine that are of the function, a line each:
+// name, file, line; of one that is in none, all.
 func frames(group string) string {
-	var out strings.Builder
+	var all, own []string
+	called := false // by us
 	for line := range strings.SplitSeq(group, "\n") {
-		if fields := strings.Fields(line); len(fields) >= 4 && fields[0] == "#" && strings.HasPrefix(fields[1], "0x") {
-			fmt.Fprintln(&out, "  "+strings.Join(fields[2:], " "))
+		fields := strings.Fields(line)
+		if len(fields) < 4 || fields[0] != "#" || !strings.HasPrefix(fields[1], "0x") {
+			continue
+		}
+		name, _, _ := strings.Cut(fields[2], "+0x")
+		frame := "  " + name + " " + fields[3]
+		all = append(all, frame)
+		called = called || strings.HasPrefix(name, caller)
+		if !called {
+			own = append(own, frame)
 		}
 	}
-	return out.String()
+	if own == nil {
+		own = all
+	}
+	return strings.Join(own, "\n") + "\n"
 }
