@@ -106,6 +106,7 @@ func jobRoutes() []route {
 			summary: "Show what functions of a job have printed", errors: []int{bad, missing},
 			query: []parameter{
 				{"follow", "1: go on until the job has ended", schema{"type": "string", "enum": []string{"0", "1"}}},
+				{"heartbeat", "1, with follow: send an empty line now and then, which is of no function", schema{"type": "string", "enum": []string{"0", "1"}}},
 				{"function", "of this function only", schema{"type": "integer", "minimum": 0}},
 			},
 			answers: []content{other(http.StatusOK, "text/plain", "lines, each behind the number of its function")},

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/internal/sse"
 )
@@ -73,75 +72,4 @@ func (s *Server) events(w *response, r *http.Request) error {
 		_ = jobjson.SendEnd(out)
 	}
 	return nil
-}
-
-func (s *Server) logs(w *response, r *http.Request) error {
-	id, err := job(r)
-	if err != nil {
-		return err
-	}
-	function, follow, err := logQuery(r)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	ctx := r.Context()
-	if follow && r.Method != http.MethodHead {
-		if _, err := s.company.Job(ctx, id); err != nil { // while there still can be a status
-			return err
-		}
-		var done func()
-		if ctx, done, err = s.follow(r); err != nil {
-			return err
-		}
-		defer done()
-		if err := w.flush(); err != nil {
-			return nil // nobody is there
-		}
-		w.status = http.StatusOK
-	}
-	if err := s.company.Log(ctx, id, function, follow && r.Method != http.MethodHead, flushing{w}); err != nil {
-		if s.ctx.Err() != nil {
-			w.cut() // so that the client knows that there may be more
-		}
-		return err
-	}
-	if !w.began() {
-		w.WriteHeader(http.StatusOK)
-	}
-	return nil
-}
-
-func logQuery(r *http.Request) (function int, follow bool, err error) {
-	query := r.URL.Query()
-	function = -1
-	if text := query.Get("function"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 16)
-		if err != nil {
-			return 0, false, jobjson.Invalid("function %q: give the number of one, from 0", jobjson.Shown(text))
-		}
-		function = int(n)
-	}
-	switch text := query.Get("follow"); text {
-	case "", "0", "false":
-		return function, false, nil
-	case "1", "true":
-		return function, true, nil
-	default:
-		return 0, false, jobjson.Invalid("follow %q: give 0 or 1", jobjson.Shown(text))
-	}
-}
-
-// flushing sends each line as it comes.
-type flushing struct{ w *response }
-
-func (f flushing) Write(b []byte) (int, error) {
-	n, err := f.w.Write(b)
-	if err == nil {
-		err = f.w.flush()
-	}
-	if err != nil {
-		return n, fault.New("api.logs", fault.Unavailable, "the client takes nothing: %w", err)
-	}
-	return n, nil
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -36,6 +37,9 @@ type Config struct {
 	Token  string
 	// Patience is for how long streams try to reach a server that is gone; 0: 1 minute.
 	Patience time.Duration
+	// Silence is after how long without a heartbeat a stream has lost the server;
+	// 0: 75 seconds.
+	Silence time.Duration
 	// Lost is called when a stream has lost the server and begins to look for it
 	// for that long, once each time; nil: nobody is told. It must not block.
 	Lost func(server string, patience time.Duration)
@@ -46,6 +50,7 @@ type Client struct {
 	base     *url.URL
 	token    string
 	patience time.Duration
+	silence  time.Duration
 	lost     func(server string, patience time.Duration)
 	http     *http.Client
 }
@@ -75,15 +80,11 @@ func New(c Config) (*Client, error) {
 			return nil, err
 		}
 	}
-	patience := c.Patience
-	if patience == 0 {
-		patience = time.Minute
-	}
 	lost := c.Lost
 	if lost == nil {
 		lost = func(string, time.Duration) {}
 	}
-	return &Client{base: base, token: token, patience: patience, lost: lost, http: &http.Client{
+	return &Client{base: base, token: token, patience: cmp.Or(c.Patience, time.Minute), silence: cmp.Or(c.Silence, silence), lost: lost, http: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil

@@ -75,25 +75,29 @@ func (w *Writer) write(text string) error {
 // While does something that sends, and has the stream beat beside it, so that
 // both ends know of each other.
 func (w *Writer) While(ctx context.Context, every time.Duration, do func() error) error {
+	return Beating(ctx, every, func() { _ = w.write(": alive\n\n") }, do)
+}
+
+// Beating does something, and beats now and then beside it until that is done or
+// ctx ends.
+func Beating(ctx context.Context, every time.Duration, beat func(), do func() error) error {
 	beating, stop := context.WithCancel(ctx)
 	alive := sync.WaitGroup{}
-	alive.Go(func() { w.beat(beating, every) })
+	alive.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-beating.Done():
+				return
+			case <-ticker.C:
+				beat()
+			}
+		}
+	})
 	defer alive.Wait()
 	defer stop()
 	return do()
-}
-
-func (w *Writer) beat(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			_ = w.write(": alive\n\n")
-		}
-	}
 }
 
 // Read calls on with each event as it comes, heartbeats too, until on fails, and
