@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/internal/sse"

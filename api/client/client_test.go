@@ -193,7 +193,7 @@ func TestCatalogsOverTheWire(t *testing.T) {
 	write("data/y_train.npy", "y")
 	d, err = c.CreateDataset(ctx, "e", filepath.Join(dir, "data"), dataset.Options{})
 	require.NoError(t, err)
-	require.Equal(t, "x-train.npy=x;y-train.npy=y;0", d.Digest)
+	require.Equal(t, "x_train.npy=x;y_train.npy=y;0", d.Digest)
 	d, err = c.UploadDataset(ctx, "f", []client.Part{{Field: "x-train", Path: write("a.npy", "x")}, {Field: "y-train", Path: write("b.npy", "y")}}, dataset.Options{})
 	require.NoError(t, err)
 	require.Equal(t, "x-train.npy=x;y-train.npy=y;0", d.Digest)
