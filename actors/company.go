@@ -164,6 +164,7 @@ func Start(cfg Config) (_ *Company, err error) {
 		}
 	}
 	c.jobs = NewJobs(c.catalog, job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, origin, func() int64 { return c.rim.Now().UnixMilli() })
+	c.jobs.waits = c.signs
 	c.closers = append(c.closers, c.jobs.release)
 	if err := c.spawn(cfg, policy, scratch, boot); err != nil {
 		return nil, err

@@ -19,6 +19,14 @@ const leadBeat = 2 * time.Second
 // for: one that lives gives several in that time.
 const ownerSilence = 10 * time.Second
 
+// lookGap is how often an owner is looked at while it may be gone, and quietFor
+// for how long without telling anybody: most are seen to live, or to have died,
+// by then.
+const (
+	lookGap  = 250 * time.Millisecond
+	quietFor = time.Second
+)
+
 // pause waits, or returns why ctx has ended.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
@@ -30,12 +38,13 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // onceGone takes what may have another owner. One that gives no sign of life for
-// ownerSilence counts as gone; waits is told of it once. Conflict: it lives.
+// ownerSilence counts as gone; waits is told of it once, if that takes long. Conflict: it lives.
 func onceGone[Claimed any, Sighting comparable](
 	ctx context.Context, c *Company, take func(stale Sighting) (Claimed, Sighting, error), waits func(Sighting),
 ) (Claimed, error) {
 	var seen, none Sighting
 	var since time.Time
+	told := false
 	for {
 		stale := none
 		if !since.IsZero() && c.rim.Now().Sub(since) >= ownerSilence {
@@ -47,11 +56,13 @@ func onceGone[Claimed any, Sighting comparable](
 			return claimed, err
 		case since.IsZero():
 			seen, since = now, c.rim.Now()
-			waits(seen)
 		case now != seen:
 			return claimed, err
+		case !told && c.rim.Now().Sub(since) >= quietFor:
+			told = true
+			waits(seen)
 		}
-		if err := pause(ctx, askAgain); err != nil {
+		if err := pause(ctx, lookGap); err != nil {
 			return claimed, fault.New("actors.own", fault.Unavailable, "%w", err)
 		}
 	}
@@ -74,6 +85,28 @@ func (c *Company) lead(ctx context.Context, register *claim.Register, owner clai
 	c.closers = append(c.closers, own.Release)
 	c.background.Go(func() { c.beat(own) })
 	return nil
+}
+
+// signs gives the signs of life of what is owned and does not give them itself
+// yet, until the returned function is called.
+func (c *Company) signs(beat func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if err := beat(ctx); fault.KindOf(err) == fault.Conflict {
+				return // who runs it will be told
+			}
+			if pause(ctx, leadBeat) != nil {
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // beat ends the company once another server has taken the store over.

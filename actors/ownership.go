@@ -2,8 +2,11 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -32,6 +35,10 @@ type Jobs struct {
 	origin  string       // of new jobs: run or server
 	now     func() int64 // milliseconds since 1970
 
+	// waits has signs of life given for what is owned until it runs, until the
+	// returned function is called; nil: none are.
+	waits func(beat func(context.Context) error) (stop func())
+
 	mu      sync.Mutex
 	claimed map[string]*OwnedJob // by job: owned already, for whoever asks next
 }
@@ -45,6 +52,8 @@ type OwnedJob struct {
 	fromN   uint64             // whose that is
 	files   map[string]job.File
 	task    *messages.TrainTask
+	warning string
+	waits   func() // ends the signs of life that are given while it waits for its TrainJob
 }
 
 var _ train.Vault = (*OwnedJob)(nil)
@@ -60,13 +69,19 @@ func NewJobs(catalog *job.Catalog, owner job.Owner, origin string, now func() in
 // Errors: Conflict, with what was seen of the owner; Unavailable; Corrupt, where
 // no state of the job is whole.
 func (j *Jobs) Own(ctx context.Context, id string, task *messages.TrainTask, stale job.Sighting) (*OwnedJob, job.Sighting, error) {
-	if owned := j.take(id); owned != nil {
-		return owned, job.Sighting{}, nil
+	owned := j.take(id)
+	if owned == nil {
+		if err := j.create(ctx, id, task); err != nil {
+			return nil, job.Sighting{}, err
+		}
+		var seen job.Sighting
+		var err error
+		if owned, seen, err = j.claim(ctx, id, stale); err != nil {
+			return nil, seen, err
+		}
 	}
-	if err := j.create(ctx, id, task); err != nil {
-		return nil, job.Sighting{}, err
-	}
-	return j.claim(ctx, id, stale)
+	owned.waits() // from now on its TrainJob gives signs of life
+	return owned, job.Sighting{}, nil
 }
 
 // take returns what was owned ahead, nil for nothing.
@@ -99,10 +114,16 @@ func (j *Jobs) claim(ctx context.Context, id string, stale job.Sighting) (*Owned
 	if err != nil {
 		return nil, seen, err
 	}
-	owned := &OwnedJob{catalog: j.catalog, claim: claim, id: id, files: map[string]job.File{}}
+	owned := &OwnedJob{catalog: j.catalog, claim: claim, id: id, files: map[string]job.File{}, waits: func() {}}
+	if j.waits != nil {
+		owned.waits = j.waits(claim.Beat) // what follows may read for minutes
+	}
 	stored, err := LoadJob(ctx, j.catalog, id)
+	if err == nil {
+		owned.warning, err = owned.look(ctx, stored)
+	}
 	if err != nil {
-		_ = claim.Release()
+		owned.Release()
 		return nil, job.Sighting{}, err
 	}
 	owned.task = stored.Task
@@ -113,6 +134,28 @@ func (j *Jobs) claim(ctx context.Context, id string, stale job.Sighting) (*Owned
 		}
 	}
 	return owned, job.Sighting{}, nil
+}
+
+// look says what people should know of what a job goes on from; "": nothing.
+func (o *OwnedJob) look(ctx context.Context, stored *StoredJob) (string, error) {
+	var texts []string
+	if damage := o.claim.Follows().Damage; damage != "" {
+		texts = append(texts, damage+", so that nobody can say who owned the job; nothing shows that its owner lives, and it goes on here")
+	}
+	switch st := stored.State; {
+	case stored.newer != nil:
+		texts = append(texts, fmt.Sprintf("%v; the job goes on from the state before that: epoch %d, after round %d, stored at %s",
+			stored.newer, st.GetEpoch(), st.GetRound(), time.UnixMilli(st.GetTimeMs()).UTC().Format(time.DateTime+" MST")))
+	case st == nil:
+		folder, err := o.catalog.Bereft(ctx, o.id)
+		if err != nil {
+			return "", err
+		}
+		if folder != "" {
+			texts = append(texts, folder+" has tensors, and neither state.json nor previous.json, which would say how far they are trained: the job begins again")
+		}
+	}
+	return strings.Join(texts, "; "), nil
 }
 
 // keep has the ParameterServer find a job owned ahead.
@@ -143,7 +186,13 @@ func (o *OwnedJob) Reached() uint64 { return o.from.GetModelVersion() }
 func (o *OwnedJob) Ended() *messages.JobResult { return o.from.GetResult() }
 
 // Release lets others own the job.
-func (o *OwnedJob) Release() { _ = o.claim.Release() } // at worst they wait for it to look dead
+func (o *OwnedJob) Release() {
+	o.waits()
+	_ = o.claim.Release() // at worst they wait for it to look dead
+}
+
+// Warning implements train.Vault.
+func (o *OwnedJob) Warning() string { return o.warning }
 
 // From implements train.Vault.
 func (o *OwnedJob) From() *messages.JobState {
@@ -208,6 +257,7 @@ type StoredJob struct {
 	submittedMs int64  // since 1970
 	incarnation uint64 // that wrote the state
 	files       []job.File
+	newer       error // what is wrong with newer states; nil: it is the newest
 }
 
 // LoadJob reads a job with a state that is whole, tensors included. NotFound;
@@ -236,7 +286,7 @@ func readJob(ctx context.Context, catalog *job.Catalog, id string, load func(con
 	if err != nil || state == nil {
 		return stored, err
 	}
-	stored.State, stored.incarnation, stored.files = &messages.JobState{}, state.Incarnation, state.Files
+	stored.State, stored.incarnation, stored.files, stored.newer = &messages.JobState{}, state.Incarnation, state.Files, state.Newer
 	if err := readJSON.Unmarshal(state.Doc, stored.State); err != nil {
 		return nil, fault.New("actors.job", fault.Corrupt, "job %s: its state is damaged: %w", id, err)
 	}

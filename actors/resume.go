@@ -116,6 +116,6 @@ func (c *Company) own(ctx context.Context, id string) (*OwnedJob, error) {
 	return onceGone(ctx, c, func(stale job.Sighting) (*OwnedJob, job.Sighting, error) {
 		return c.jobs.claim(ctx, id, stale)
 	}, func(seen job.Sighting) {
-		c.warn(fmt.Sprintf("job %s: waiting up to %v to see whether its owner, %s (pid %d), lives", id, ownerSilence, seen.Owner.Node, seen.Owner.PID))
+		c.warn(fmt.Sprintf("job %s: waiting up to %v to see whether its owner, %s, lives", id, ownerSilence, seen.Who()))
 	})
 }

@@ -24,6 +24,7 @@ const askFor = time.Second
 type (
 	restored struct {
 		state *messages.JobState
+		kept  bool // by a host; else it is the store's
 		err   error
 	}
 	restoreDue struct{} // hosts that have not answered are not waited for any more
@@ -92,6 +93,9 @@ func (j *job) onRestored(ctx actor.Context, m *restored) {
 	default:
 		j.failures = 0
 		j.state.restoring = false
+		if text := j.vault.Warning(); text != "" && !m.kept {
+			j.state.warn(text)
+		}
 		if m.state != nil {
 			j.state.restore(m.state, j.deps.Rim.Now())
 			j.release(ctx, &messages.ReleaseTensors{Step: j.here(), Keep: j.keep()})
@@ -118,7 +122,8 @@ type restoreWork struct {
 
 func (w *restoreWork) run() *restored {
 	st := w.trimmed(w.kept)
-	if st == nil || !w.complete(st) {
+	kept := st != nil && w.complete(st)
+	if !kept {
 		var err error
 		if st, err = w.fetch(w.trimmed(w.stored)); err != nil {
 			return &restored{err: fmt.Errorf("take up the job's state: %w", err)}
@@ -127,7 +132,7 @@ func (w *restoreWork) run() *restored {
 	if w.ctx.Err() == nil { // else the tensors are another's by now
 		w.sweep(st)
 	}
-	return &restored{state: st}
+	return &restored{state: st, kept: kept}
 }
 
 // discard removes what was fetched for a job that is not there any more.

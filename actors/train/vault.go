@@ -16,6 +16,9 @@ type Vault interface {
 	// From returns the state that the incarnation is to start from, nil for
 	// none: its tensors are files of the store, for Open.
 	From() *messages.JobState
+	// Warning says what is wrong with what the store has, that people should know
+	// if the job goes on from that; "" for nothing.
+	Warning() string
 	// Open opens a tensor of From. The reader ends with Corrupt if what it gave
 	// is not what was stored. NotFound.
 	Open(ctx context.Context, ref *messages.TensorRef) (io.ReadCloser, error)

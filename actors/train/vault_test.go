@@ -16,6 +16,7 @@ import (
 type vault struct {
 	from  *messages.JobState
 	fails []error // of the next calls of Save
+	warns string  // what Warning says
 	beats error   // what Beat says
 	shut  error   // what Open says
 	saves []*messages.JobState
@@ -31,6 +32,9 @@ func (v *vault) Open(_ context.Context, ref *messages.TensorRef) (io.ReadCloser,
 
 // From implements train.Vault.
 func (v *vault) From() *messages.JobState { return v.from }
+
+// Warning implements train.Vault.
+func (v *vault) Warning() string { return v.warns }
 
 // Beat implements train.Vault.
 func (v *vault) Beat(context.Context) error { return v.beats }

@@ -31,7 +31,7 @@ func (s seen) add(e *messages.JobEvent) string {
 	}
 	text := fmt.Sprintf("goes on in epoch %d, after round %d", started.GetEpoch(), started.GetRound())
 	if started.GetEpoch() == 0 {
-		text = "begins again: there was no merge to go on from"
+		text = "begins again: there is no merge to go on from"
 	}
 	if s[id].isAfter(place{started.GetAfterIncarnation(), started.GetAfterSeq()}) {
 		delete(s, id)

@@ -44,7 +44,7 @@ func TestWhatIsTrainedAgainIsTold(t *testing.T) {
 		"a warning that does not":         {[]*messages.JobEvent{merged(1, 5), warned}, goesOn(2, 3, 1, 5), "goes on in epoch 3, after round 2"},
 		"a round that does not":           {[]*messages.JobEvent{merged(1, 6)}, goesOn(2, 3, 1, 5), "goes on in epoch 3, after round 2" + again},
 		"an epoch that does not":          {[]*messages.JobEvent{finished}, goesOn(2, 3, 1, 5), "goes on in epoch 3, after round 2" + again},
-		"nothing counts":                  {[]*messages.JobEvent{merged(1, 4)}, goesOn(2, 0), "begins again: there was no merge to go on from" + again},
+		"nothing counts":                  {[]*messages.JobEvent{merged(1, 4)}, goesOn(2, 0), "begins again: there is no merge to go on from" + again},
 		"a round of a later incarnation":  {[]*messages.JobEvent{merged(2, 1)}, goesOn(3, 3, 1, 5), "goes on in epoch 3, after round 2" + again},
 		"a round that was told of before": {[]*messages.JobEvent{merged(1, 6), goesOn(2, 3, 1, 5)}, goesOn(3, 3, 1, 5), "goes on in epoch 3, after round 2"},
 	} {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +35,9 @@ type Subject struct {
 	Prefix string // of its numbers, ending with "/"
 	Name   string // for people: "job 01abc"
 	Number string // what its numbers are called: "incarnation"
+	// IsOwners reports whether an object of that name below a number is one that
+	// its owner alone writes, besides beats; nil: none is.
+	IsOwners func(name string) bool
 }
 
 // Owner is who owns it.
@@ -44,26 +46,6 @@ type Owner struct {
 	Boot    string `json:"boot"`              // a life of that node
 	PID     int    `json:"pid"`               //
 	Address string `json:"address,omitempty"` // where it can be reached, empty if nowhere
-}
-
-// Sighting is what others see of an owner. While two of them are equal the
-// owner gave no sign of life in between.
-type Sighting struct {
-	Number uint64 // 0: never claimed
-	Owner  Owner  // zero: its claim is damaged
-	Beat   string // last sign of life: means something only if it changes
-}
-
-// Who names the owner for people.
-func (s Sighting) Who() string {
-	if s.Owner == (Owner{}) {
-		return "an owner whose claim is damaged"
-	}
-	who := s.Owner.Node + " (pid " + strconv.Itoa(s.Owner.PID) + ")"
-	if s.Owner.Address != "" {
-		who += " at " + s.Owner.Address
-	}
-	return who
 }
 
 // Register gives access to the claims of a store. It is safe for concurrent
@@ -95,19 +77,14 @@ type document struct {
 	Locked bool `json:"locked"`
 }
 
-// Look says who owns something, or did last. Number 0: nobody ever.
-func (r *Register) Look(ctx context.Context, what Subject) (Sighting, error) {
-	seen, _, err := r.look(ctx, what)
-	return seen, err
-}
-
 // Take makes owner the owner of the next number if there was none yet, or the
 // last one is gone: its flock is free, or its Claim was released in this
 // process, or stale is what is seen now. A caller may pass as stale only what it
 // has seen unchanged for the time that a live owner may be silent, by its own
 // clock; the zero Sighting: nothing.
 //
-// Otherwise it is a Conflict that names the owner, with what is seen of it.
+// Otherwise it is a Conflict that names the owner, with what is seen of it. The
+// owner of a claim that is damaged or missing is gone by the same signs.
 // Take does not wait: callers poll. Of several callers at most one becomes the
 // owner, and one does unless the store fails.
 //
@@ -118,26 +95,36 @@ func (r *Register) Take(ctx context.Context, what Subject, owner Owner, stale Si
 	if err != nil {
 		return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim %s: %w", what.Name, err)
 	}
-	seen, last, err := r.look(ctx, what)
-	if err != nil {
-		return nil, Sighting{}, err
-	}
-	if seen.Number > 0 && seen != stale && !r.isGone(what, seen.Number, last) {
-		return nil, seen, heldBy(op, what, seen)
-	}
-	claim, err := r.take(ctx, what, seen.Number+1, owner)
-	if fault.KindOf(err) == fault.Conflict {
-		seen, _, lerr := r.look(ctx, what)
-		if lerr != nil {
-			return nil, Sighting{}, lerr
+	for {
+		seen, last, err := r.look(ctx, what)
+		if err != nil {
+			return nil, Sighting{}, err
 		}
-		return nil, seen, heldBy(op, what, seen)
+		if seen.Number > 0 && seen != stale {
+			gone, err := r.isGone(ctx, what, seen, last)
+			if err != nil {
+				return nil, Sighting{}, wrapLook(what, err)
+			}
+			now, _, err := r.look(ctx, what)
+			switch {
+			case err != nil:
+				return nil, Sighting{}, err
+			case now.Number != seen.Number:
+				continue // it was followed meanwhile, and its lock may have gone with that
+			case !gone:
+				return nil, now, heldBy(op, what, now)
+			}
+		}
+		claim, err := r.take(ctx, what, seen.Number+1, owner)
+		switch {
+		case fault.KindOf(err) == fault.Conflict: // another has got it, and may be gone by now
+			continue
+		case err != nil:
+			return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim %s: %w", what.Name, err)
+		}
+		claim.follows, claim.place.life = seen, life
+		return claim, Sighting{Number: claim.number, Owner: owner}, nil
 	}
-	if err != nil {
-		return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim %s: %w", what.Name, err)
-	}
-	claim.place.life = life
-	return claim, Sighting{Number: claim.number, Owner: owner}, nil
 }
 
 // take creates the claim n. The lock comes first: a claim that can be seen is
@@ -194,48 +181,6 @@ func (r *Register) dropLocks(ctx context.Context, what Subject, n uint64, token 
 	}
 }
 
-// look finds the highest claim. A number without a claim is that of somebody
-// who is just claiming it, or died over it.
-func (r *Register) look(ctx context.Context, what Subject) (Sighting, document, error) {
-	wrap := func(err error) error {
-		return fault.New("claim.look", fault.KindOf(err), "owner of %s: %w", what.Name, err)
-	}
-	numbers, err := Numbers(ctx, r.store, what.Prefix)
-	if err != nil {
-		return Sighting{}, document{}, wrap(err)
-	}
-	for _, n := range slices.Backward(numbers) {
-		b, err := store.Read(ctx, r.store, what.key(n, Name), maxClaim)
-		if fault.KindOf(err) == fault.NotFound {
-			continue
-		}
-		if err != nil {
-			return Sighting{}, document{}, wrap(err)
-		}
-		var doc document
-		if json.Unmarshal(b, &doc) != nil {
-			doc = document{} // damaged: whoever it was, it can be watched
-		}
-		beat, err := store.Read(ctx, r.store, what.key(n, beatName), maxBeat)
-		if err != nil && fault.KindOf(err) != fault.NotFound {
-			return Sighting{}, document{}, wrap(err)
-		}
-		return Sighting{Number: n, Owner: doc.Owner, Beat: string(beat)}, doc, nil
-	}
-	return Sighting{}, document{}, nil
-}
-
-// isGone reports whether the owner n is known to have ended.
-func (r *Register) isGone(what Subject, n uint64, doc document) bool {
-	if doc.Token == "" {
-		return false
-	}
-	r.mu.Lock()
-	up := r.givenUp[what.Prefix]
-	r.mu.Unlock()
-	return up == givenUp{n, doc.Token} || doc.Locked && r.isFree(what.key(n, lockPrefix+doc.Token))
-}
-
 // giveUp remembers that the owner of a claim is done with it.
 func (r *Register) giveUp(what Subject, n uint64, token string) {
 	r.mu.Lock()
@@ -251,7 +196,7 @@ func (s Subject) key(n uint64, name string) string {
 }
 
 func heldBy(op string, what Subject, s Sighting) error {
-	return fault.New(op, fault.Conflict, "%s is owned by %s, as %s %d", what.Name, s.Who(), what.Number, s.Number)
+	return fault.New(op, fault.Conflict, "%s is owned, as %s %d, by %s", what.Name, what.Number, s.Number, s.Who())
 }
 
 // passFault gives what a failpoint answers the kind that a store would.

@@ -16,6 +16,7 @@ type Claim struct {
 	what     Subject
 	number   uint64
 	doc      document
+	follows  Sighting
 
 	beats struct {
 		sync.Mutex
@@ -34,6 +35,9 @@ type Claim struct {
 
 // Number is that of the claim, from 1.
 func (c *Claim) Number() uint64 { return c.number }
+
+// Follows is what was last seen of the owner before; Number 0: there was none.
+func (c *Claim) Follows() Sighting { return c.follows }
 
 // Beat tells those who watch that the owner lives. Conflict: there is a higher
 // claim, or this one was released. In a store that took another's place the
@@ -77,11 +81,17 @@ func (c *Claim) Check(ctx context.Context) error {
 	if err != nil {
 		return fault.New(op, fault.KindOf(err), "owner of %s: %w", c.what.Name, err)
 	}
-	return c.takenOver()
+	return c.takenOver(ctx)
 }
 
-func (c *Claim) takenOver() error {
-	return fault.New("claim.check", fault.Conflict, "%s was taken over from %s %d: this owner has to stop", c.what.Name, c.what.Number, c.number)
+// takenOver is the Conflict that says by whom.
+func (c *Claim) takenOver(ctx context.Context) error {
+	const op = "claim.check"
+	now, err := c.register.Look(ctx, c.what)
+	if err != nil { // who it is can wait; that it is not ours cannot
+		return fault.New(op, fault.Conflict, "%s was taken over from %s %d", c.what.Name, c.what.Number, c.number)
+	}
+	return now.TakenOver(op, c.what)
 }
 
 // Release gives it up: anybody who can see the lock, and anybody in this

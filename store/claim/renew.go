@@ -26,7 +26,7 @@ func (c *Claim) renew(ctx context.Context) error {
 		return err
 	}
 	if seen.Number > c.number {
-		return c.takenOver()
+		return c.takenOver(ctx)
 	}
 	// The lock comes first, as when the claim was made.
 	if err := c.relock(ctx); err != nil {
@@ -41,7 +41,7 @@ func (c *Claim) renew(ctx context.Context) error {
 	}
 	var doc document
 	if json.Unmarshal(there, &doc) != nil || doc.Token != c.doc.Token {
-		return c.takenOver()
+		return c.takenOver(ctx)
 	}
 	for n := c.number - 1; n > 0; n-- { // who was overtaken looks for the next number alone
 		if err := c.putAt(ctx, n); err != nil {

@@ -138,19 +138,35 @@ func TestClaimsWithoutLocks(t *testing.T) {
 	require.NoError(t, third.Release())
 }
 
-// A claim that is damaged is somebody's all the same, and can be watched.
-func TestADamagedClaimIsClaimableWhenStale(t *testing.T) {
-	stores(t, func(t *testing.T, s store.Store) {
-		c := created(t, s)
-		require.NoError(t, claimed(t, c).Release())
-		require.NoError(t, s.Put(t.Context(), "jobs/"+id+"/incarnations/1/claim", func(io.Writer) error { return nil }))
-		_, seen, err := c.Claim(t.Context(), id, me, job.Sighting{})
-		requireKind(t, fault.Conflict, err)
-		require.ErrorContains(t, err, "an owner whose claim is damaged")
-		claim, _, err := c.Claim(t.Context(), id, me, seen)
-		require.NoError(t, err)
-		require.NoError(t, claim.Release())
-	})
+// A claim that is damaged, or missing, is somebody's all the same: it says which
+// object is at fault, and who follows has its state.
+func TestADamagedClaimIsFollowed(t *testing.T) {
+	for name, damage := range map[string]func(t *testing.T, s store.Store, claim string){
+		"damaged": func(t *testing.T, s store.Store, claim string) {
+			require.NoError(t, s.Put(t.Context(), claim, func(io.Writer) error { return nil }))
+		},
+		"missing": func(t *testing.T, s store.Store, claim string) { require.NoError(t, s.Delete(t.Context(), claim)) },
+	} {
+		stores(t, func(t *testing.T, s store.Store) {
+			c := created(t, s)
+			first := claimed(t, c)
+			require.NoError(t, save(t.Context(), first, 1))
+			object := "jobs/" + id + "/incarnations/1/claim"
+			damage(t, s, object)
+			_, seen, err := c.Claim(t.Context(), id, me, job.Sighting{})
+			requireKind(t, fault.Conflict, err)
+			require.ErrorContains(t, err, "is owned, as incarnation 1, by a process that is not known, as "+s.URL(object)+" is "+name+": stop that process")
+			require.NoError(t, first.Release())
+			claim, _, err := c.Claim(t.Context(), id, me, seen)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, claim.Incarnation())
+			require.Equal(t, seen, claim.Follows())
+			state, err := c.Load(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, 1, version(state))
+			require.NoError(t, claim.Release())
+		})
+	}
 }
 
 func TestSaveWritesEachFileOnceAndPrunes(t *testing.T) {

@@ -18,6 +18,17 @@ type Sighting struct {
 	Incarnation uint64 // 0: never claimed
 	Owner       Owner  // zero: its claim is damaged
 	Beat        string // last sign of life: means something only if it changes
+	Damage      string // names its claim, and says what is wrong with it; "": nothing is
+}
+
+// Who names the owner for people.
+func (s Sighting) Who() string { return s.seen().Who() }
+
+// TakenOver is the Conflict that tells an earlier owner of a job of this one.
+func (s Sighting) TakenOver(op, id string) error { return s.seen().TakenOver(op, subject(id)) }
+
+func (s Sighting) seen() claim.Sighting {
+	return claim.Sighting{Number: s.Incarnation, Owner: s.Owner, Beat: s.Beat, Damage: s.Damage}
 }
 
 // Claim is the right to a job's state under an incarnation. It is safe for
@@ -65,8 +76,11 @@ func (c *Catalog) Claim(ctx context.Context, id string, owner Owner, stale Sight
 	} else if err != nil {
 		return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim job %s: %w", id, err)
 	}
-	own, now, err := c.claims.Take(ctx, subject(id), owner, claim.Sighting{Number: stale.Incarnation, Owner: stale.Owner, Beat: stale.Beat})
+	own, now, err := c.claims.Take(ctx, subject(id), owner, stale.seen())
 	seen := sighting(now)
+	if fault.KindOf(err) == fault.Conflict && now.Damage != "" {
+		return nil, seen, fault.New(op, fault.Conflict, "job %s is owned, as incarnation %d, by %s: stop that process, or wait until it has ended", id, seen.Incarnation, now.Who())
+	}
 	if fault.KindOf(err) == fault.Conflict {
 		return nil, seen, fault.New(op, fault.Conflict, "job %s runs on %s, as incarnation %d: stop it there, or wait until it has ended", id, now.Who(), seen.Incarnation)
 	}
@@ -75,6 +89,10 @@ func (c *Catalog) Claim(ctx context.Context, id string, owner Owner, stale Sight
 	}
 	return &Claim{catalog: c, id: id, own: own, task: task, saves: saves{life: life, files: map[string]File{}}}, seen, nil
 }
+
+// Follows is what was last seen of the owner before; Incarnation 0: there was
+// none.
+func (c *Claim) Follows() Sighting { return sighting(c.own.Follows()) }
 
 // Incarnation is the number of the claim, from 1.
 func (c *Claim) Incarnation() uint64 { return c.own.Number() }
@@ -93,9 +111,9 @@ func (c *Claim) key(name string) string { return key(c.id, c.own.Number(), name)
 
 // subject is a job to those who decide who owns it.
 func subject(id string) claim.Subject {
-	return claim.Subject{Prefix: incarnationsFolder(id), Name: "job " + id, Number: "incarnation"}
+	return claim.Subject{Prefix: incarnationsFolder(id), Name: "job " + id, Number: "incarnation", IsOwners: isOfState}
 }
 
 func sighting(s claim.Sighting) Sighting {
-	return Sighting{Incarnation: s.Number, Owner: s.Owner, Beat: s.Beat}
+	return Sighting{Incarnation: s.Number, Owner: s.Owner, Beat: s.Beat, Damage: s.Damage}
 }

@@ -128,8 +128,9 @@ func TestAFrozenOwnerIsReplacedOnlyWhenStale(t *testing.T) {
 	require.NoError(t, save(t.Context(), claim, 10))
 
 	require.NoError(t, owner.cmd.Process.Signal(syscall.SIGCONT))
-	require.Contains(t, owner.ask("go on"), "conflict: save job "+id)
-	require.Contains(t, owner.ask("beat %s", id), "conflict: job "+id+" was taken over from incarnation 1")
+	taken := fmt.Sprintf("conflict: job %s was taken over by pid %d (node parent) as incarnation 2", id, me.PID)
+	require.Equal(t, taken, owner.ask("go on"))
+	require.Equal(t, taken, owner.ask("beat %s", id))
 	require.Contains(t, owner.ask("save %s 3", id), "conflict: ")
 	require.Equal(t, "ok 10", owner.ask("load %s", id), "it sees it, too")
 	state, err := c.Load(t.Context(), id)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/troupe-ml/troupe/internal/failpoint"
@@ -142,9 +141,9 @@ func (c *Catalog) below(ctx context.Context, id string, n uint64) ([]store.Objec
 				return nil, err
 			}
 			switch name := path.Base(o.Key); {
-			case name == stateName, name == previousName:
+			case isState(name):
 				states = append(states, o)
-			case claim.IsLeftover(name), strings.HasSuffix(name, fileExt):
+			case claim.IsLeftover(name), isOfState(name):
 				rest = append(rest, o)
 			}
 		}

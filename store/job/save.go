@@ -50,7 +50,9 @@ func (c *Claim) Save(ctx context.Context, doc json.RawMessage, files []Source) e
 	}
 	c.saves.Lock()
 	defer c.saves.Unlock()
-	if err := c.save(ctx, op, doc, files); err != nil {
+	if err := c.save(ctx, op, doc, files); fault.KindOf(err) == fault.Conflict {
+		return err // which says whose the job is
+	} else if err != nil {
 		return fault.New(op, fault.KindOf(err), "save job %s: %w", c.id, err)
 	}
 	return nil

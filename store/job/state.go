@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -21,11 +23,17 @@ const (
 	maxState = 256 << 20 // bytes
 )
 
+// isState reports whether an object of that name below an incarnation is a state,
+// isOfState whether it is one or a file that states name.
+func isState(name string) bool   { return name == stateName || name == previousName }
+func isOfState(name string) bool { return isState(name) || strings.HasSuffix(name, fileExt) }
+
 // State is a complete state of a job.
 type State struct {
 	Incarnation uint64 // that saved it
 	Doc         json.RawMessage
 	Files       []File
+	Newer       error // Corrupt: what is wrong with newer ones; nil: there is none
 }
 
 // File is a file that a state names.
@@ -96,9 +104,11 @@ func corrupt(format string, args ...any) error {
 // Load returns the newest whole state of a job: that of the highest incarnation
 // that has one. A state is whole if its object and every file that it names
 // have the digests of when they were saved; all of them are read for that.
-// Where the newest is damaged the one before it counts.
+// Where the newest is damaged, or missing, the one before it counts, and says
+// so.
 //
-// A nil State without an error: none was saved yet. Corrupt: some were, and
+// A nil State without an error: none was saved yet, or none is there (see
+// Bereft). Corrupt: some were, and
 // none is whole, naming what is wrong with each. Who is not the owner may see a
 // state go while it looks, and get one that is older by then.
 func (c *Catalog) Load(ctx context.Context, id string) (*State, error) {
@@ -124,12 +134,18 @@ func (c *Catalog) newest(ctx context.Context, op, id string, verify verifyFunc) 
 	}
 	var damage error
 	for _, n := range slices.Backward(numbers) {
+		missing := false
 		for _, name := range []string{stateName, previousName} {
 			state, err := c.load(ctx, id, n, name, verify)
 			if err == nil && state == nil {
-				continue // not there
+				missing = true
+				continue
+			}
+			if missing { // nobody has a previous one without it
+				damage = joinDamage(damage, corrupt("%s is missing", key(id, n, stateName)))
 			}
 			if err == nil {
+				state.Newer = damage
 				return state, nil
 			}
 			if kind := fault.KindOf(err); kind != fault.Corrupt {
@@ -142,6 +158,29 @@ func (c *Catalog) newest(ctx context.Context, op, id string, verify verifyFunc) 
 		return nil, fault.New(op, fault.Corrupt, "no state of job %s is whole: %w: start it anew", id, damage)
 	}
 	return nil, nil
+}
+
+// Bereft names the folder of the highest incarnation that has files of a state,
+// where no incarnation has a state: somebody removed those, or its owner died in
+// its first Save. "" where there is none.
+func (c *Catalog) Bereft(ctx context.Context, id string) (string, error) {
+	const op = "job.bereft"
+	if err := checkID(op, id); err != nil {
+		return "", err
+	}
+	folder := ""
+	for o, err := range c.store.List(ctx, incarnationsFolder(id)) {
+		if err != nil {
+			return "", fault.New(op, fault.KindOf(err), "job %s: %w", id, err)
+		}
+		switch name := path.Base(o.Key); {
+		case isState(name):
+			return "", nil
+		case isOfState(name):
+			folder = c.store.URL(path.Dir(o.Key))
+		}
+	}
+	return folder, nil
 }
 
 // verifyFunc checks a file of incarnation n.
