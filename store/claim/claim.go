@@ -118,6 +118,12 @@ func (r *Register) Take(ctx context.Context, what Subject, owner Owner, stale Si
 		claim, err := r.take(ctx, what, seen.Number+1, owner)
 		switch {
 		case fault.KindOf(err) == fault.Conflict: // another has got it, and may be gone by now
+			switch now, _, err := r.look(ctx, what); {
+			case err != nil:
+				return nil, Sighting{}, err
+			case now.Number <= seen.Number:
+				return nil, Sighting{}, fault.New(op, fault.Unavailable, "claim %s: %s %d is taken, and the store does not show by whom", what.Name, what.Number, seen.Number+1)
+			}
 			continue
 		case err != nil:
 			return nil, Sighting{}, fault.New(op, fault.KindOf(err), "claim %s: %w", what.Name, err)
