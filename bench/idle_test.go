@@ -53,8 +53,11 @@ func inUse() int64 {
 // stuck is a host.Runner whose attempts end only when they are cancelled.
 type stuck struct{ started chan struct{} }
 
+// Starts implements host.Runner.
+func (s *stuck) Starts(*messages.Invoke) bool { return false }
+
 // Start implements host.Runner.
-func (s *stuck) Start(_ *messages.Invoke, _ int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
+func (s *stuck) Start(_ *messages.Invoke, _ int, _ func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	s.started <- struct{}{}
 	var once sync.Once
 	return func(why error) { once.Do(func() { done(nil, why) }) }

@@ -41,14 +41,17 @@ func newRunner(s *testkit.Sim, config Config, space plane.Space) *Runner {
 	return r
 }
 
+// Starts implements host.Runner.
+func (r *Runner) Starts(*messages.Invoke) bool { return false }
+
 // Start implements host.Runner.
-func (r *Runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
+func (r *Runner) Start(inv *messages.Invoke, slot int, _ func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	r.Running++
 	r.Started++
 	r.Most = max(r.Most, r.Running)
 	r.began(inv)
 	r.runtime.last = fake.Behaviour{Took: r.runtime.config.Base}
-	answer, err := r.executor.Execute(context.Background(), inv, slot)
+	answer, err := r.executor.Execute(context.Background(), inv, slot, nil)
 	plan := r.runtime.last
 	over := false
 	end := func(answer *messages.Invoked, err error) {

@@ -30,7 +30,7 @@ func TestADamagedAnswerIsRejected(t *testing.T) {
 			for seed := range uint64(60) {
 				inv := b.train()
 				inv.Plan.Chaos = &messages.ChaosPlan{Corrupt: 1, Seed: seed}
-				_, err := b.Execute(t.Context(), inv, 0)
+				_, err := b.Execute(t.Context(), inv, 0, nil)
 				require.Equal(t, fault.Rejected, fault.KindOf(err), "%v", err)
 				require.ErrorContains(t, err, "bytes are damaged: their CRC-32 is ")
 				whats[err.Error()[:5]]++
@@ -123,7 +123,7 @@ func TestWhatAnotherProcessWritesIsAttested(t *testing.T) {
 				c.attest(inv.ModelOut)
 				return answerOf(inv), nil
 			}
-			answer, err := b.Execute(t.Context(), b.train(), 0)
+			answer, err := b.Execute(t.Context(), b.train(), 0, nil)
 			if c.says == "" {
 				require.NoError(t, err)
 				require.NoError(t, b.space.Remove(answer.GetModel().GetKey()))
@@ -141,7 +141,7 @@ func TestChaosLeavesNoRoom(t *testing.T) {
 	b := newBench(t, scratch(t))
 	inv := b.train()
 	inv.Plan.Chaos = &messages.ChaosPlan{DiskFull: 1}
-	_, err := b.Execute(t.Context(), inv, 0)
+	_, err := b.Execute(t.Context(), inv, 0, nil)
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, "no space left on device")

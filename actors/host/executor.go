@@ -37,7 +37,8 @@ type Datasets interface {
 	Files(ctx context.Context, name, digest string) (dataset.Files, error)
 }
 
-// Execute runs an attempt to its end on a slot. The tensors of the answer lie
+// Execute runs an attempt to its end on a slot. Began is called, any number of
+// times, once a function is at work that may take long to start. The tensors of the answer lie
 // in Space and belong to the caller; without an answer nothing is left there.
 // DurationUs is not set. Errors, besides those of functions.Runtime.Run:
 //   - wrapping ctx.Err(): ctx ended first
@@ -46,8 +47,8 @@ type Datasets interface {
 //   - Unavailable: no room for the answer, among others
 //   - Rejected: the answer may not be used; the text says why, naming the
 //     tensor if it is one
-func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int) (*messages.Invoked, error) {
-	x := &execution{executor: e, inv: inv, slot: slot, nonce: e.Nonce()}
+func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int, began func()) (*messages.Invoked, error) {
+	x := &execution{executor: e, inv: inv, slot: slot, began: began, nonce: e.Nonce()}
 	defer x.close()
 	answer, err := x.run(ctx)
 	if err == nil {
@@ -57,6 +58,14 @@ func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int) 
 		return nil, errors.Join(err, x.discard())
 	}
 	return answer, nil
+}
+
+// starts reports whether the function of an attempt calls began.
+func (e *Executor) starts(inv *messages.Invoke) bool {
+	function := functionOf(inv.GetPlan())
+	runtime, err := e.runtime(function)
+	starter, ok := runtime.(functions.Starter)
+	return err == nil && ok && starter.Starts(function)
 }
 
 // runtime returns the runtime that has a function.
@@ -74,6 +83,7 @@ type execution struct {
 	executor *Executor
 	inv      *messages.Invoke
 	slot     int
+	began    func()
 	nonce    uint64
 	split    *split      // the data; nil before it was opened
 	open     []io.Closer // what is read of the plane

@@ -34,7 +34,7 @@ func TestAnAnswerComesWithItsTensors(t *testing.T) {
 			}
 			inv := b.train()
 			inv.Optimizer = put(t, space, "before", optimizer)
-			answer, err := b.Execute(t.Context(), inv, 3)
+			answer, err := b.Execute(t.Context(), inv, 3, nil)
 			require.NoError(t, err)
 
 			require.Equal(t, []int64{2, 3, 4, 5, 17, 18, 19}, seen.Positions)
@@ -53,7 +53,7 @@ func TestAnAnswerComesWithItsTensors(t *testing.T) {
 			require.Equal(t, "job/1/1-1-0-1-1/model", answer.GetModel().GetKey())
 			require.NotZero(t, answer.GetModel().GetDigest())
 
-			again, err := b.Execute(t.Context(), inv, 3)
+			again, err := b.Execute(t.Context(), inv, 3, nil)
 			require.NoError(t, err, "a second run of the attempt does not collide with the first")
 			require.NotEqual(t, answer.GetModel().GetKey(), again.GetModel().GetKey())
 
@@ -75,7 +75,7 @@ func TestPositionsFollowTheEpochsOrder(t *testing.T) {
 	for _, seed := range []uint64{5, 5, 1, 2, 3, 4, 5} { // more orders than are kept
 		inv := b.train()
 		inv.Plan.Shuffle, inv.Plan.OrderSeed = true, seed
-		_, err := b.Execute(t.Context(), inv, 0)
+		_, err := b.Execute(t.Context(), inv, 0, nil)
 		require.NoError(t, err)
 	}
 	order := dataset.Permutation(5, samples)
@@ -103,7 +103,7 @@ func TestAValidationReadsTheTestSplitAndWritesNothing(t *testing.T) {
 	inv := b.train()
 	inv.Attempt.Task, inv.Plan.OrderSize = messages.Task_TASK_VALIDATE, testSamples
 	inv.Ranges = []*messages.Range{{Lo: 0, Hi: 5}}
-	answer, err := b.Execute(t.Context(), inv, 0)
+	answer, err := b.Execute(t.Context(), inv, 0, nil)
 	require.NoError(t, err)
 	require.InDelta(t, 4, answer.GetCorrect(), 0)
 	require.True(t, answer.GetHasAccuracy())
@@ -117,14 +117,14 @@ func TestAnInitMakesAModelFromNone(t *testing.T) {
 		Attempt: &messages.AttemptRef{Job: &messages.JobRef{Id: "job", Incarnation: 1}, Task: messages.Task_TASK_INIT, Attempt: 1},
 		Plan:    &messages.RoundPlan{FunctionName: "scripted", BatchSize: 4, OrderSize: samples},
 	}
-	answer, err := b.Execute(t.Context(), inv, 0)
+	answer, err := b.Execute(t.Context(), inv, 0, nil)
 	require.NoError(t, err)
 	require.Equal(t, model(), get(t, b.space, answer.GetModel()))
 
 	bad := model()
 	bad[2] = tensor.NewFloat64("bias", []int64{2}, []float64{0, math.NaN()})
 	b.answers(bad, nil, same)
-	_, err = b.Execute(t.Context(), inv, 0)
+	_, err = b.Execute(t.Context(), inv, 0, nil)
 	require.Equal(t, fault.Rejected, fault.KindOf(err))
 	require.ErrorContains(t, err, "bias")
 }
@@ -186,7 +186,7 @@ func TestWhatMayNotEnterAMergeIsRejected(t *testing.T) {
 				test.change = same
 			}
 			b.answers(test.model, test.optimizer, test.change)
-			_, err := b.Execute(t.Context(), b.train(), 0)
+			_, err := b.Execute(t.Context(), b.train(), 0, nil)
 			require.Equal(t, fault.Rejected, fault.KindOf(err), "%v", err)
 			require.ErrorContains(t, err, test.says)
 			b.nothingLeft(t)
@@ -223,7 +223,7 @@ func TestARuntimeThatWritesOtherThanItSaysIsRejected(t *testing.T) {
 				a.HasOptimizer = true
 				return a, write(inv)
 			}
-			_, err := b.Execute(t.Context(), b.train(), 0)
+			_, err := b.Execute(t.Context(), b.train(), 0, nil)
 			require.Equal(t, fault.Rejected, fault.KindOf(err), "%v", err)
 			b.nothingLeft(t)
 		})
@@ -242,7 +242,7 @@ func TestNothingIsLeftOfWhatFails(t *testing.T) {
 			e.Trace = "line 5"
 			return functions.Answer{}, e
 		}
-		_, err := b.Execute(t.Context(), b.train(), 0)
+		_, err := b.Execute(t.Context(), b.train(), 0, nil)
 		require.Equal(t, fault.UserCode, fault.KindOf(err))
 		require.Equal(t, "raised", err.Error())
 		require.Equal(t, "line 5", fault.TraceOf(err))
@@ -257,7 +257,7 @@ func TestNothingIsLeftOfWhatFails(t *testing.T) {
 			<-ctx.Done()
 			return functions.Answer{}, ctx.Err()
 		}
-		_, err := b.Execute(ctx, b.train(), 0)
+		_, err := b.Execute(ctx, b.train(), 0, nil)
 		require.ErrorIs(t, err, context.Canceled)
 		b.nothingLeft(t)
 	})
@@ -267,7 +267,7 @@ func TestNothingIsLeftOfWhatFails(t *testing.T) {
 			cancel()
 			return answerOf(inv), functions.WriteDict(inv.ModelOut, model())
 		}
-		_, err := b.Execute(ctx, b.train(), 0)
+		_, err := b.Execute(ctx, b.train(), 0, nil)
 		require.ErrorIs(t, err, context.Canceled)
 		b.nothingLeft(t)
 	})
@@ -277,7 +277,7 @@ func TestAFullDiskIsUnavailable(t *testing.T) {
 	space := plane.NewMemory("here")
 	b := newBench(t, space)
 	space.SetLimit(space.Usage().Bytes + 10)
-	_, err := b.Execute(t.Context(), b.train(), 0)
+	_, err := b.Execute(t.Context(), b.train(), 0, nil)
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.ErrorContains(t, err, "full")
 	b.nothingLeft(t)
@@ -309,7 +309,7 @@ func TestAnInvocationThatCannotWorkIsRefused(t *testing.T) {
 			b := newBench(t, plane.NewMemory("here"))
 			inv := b.train()
 			test.change(inv)
-			_, err := b.Execute(t.Context(), inv, 0)
+			_, err := b.Execute(t.Context(), inv, 0, nil)
 			require.Equal(t, test.kind, fault.KindOf(err), "%v", err)
 			require.ErrorContains(t, err, test.says)
 			b.nothingLeft(t)
@@ -322,7 +322,7 @@ func TestChaosSpoilsTheAnswer(t *testing.T) {
 	b := newBench(t, scratch(t))
 	inv := b.train()
 	inv.Plan.Chaos = &messages.ChaosPlan{Nan: 1, Seed: 3}
-	_, err := b.Execute(t.Context(), inv, 0)
+	_, err := b.Execute(t.Context(), inv, 0, nil)
 	require.Equal(t, fault.Rejected, fault.KindOf(err))
 	require.ErrorContains(t, err, `"weight": NaN at index`)
 	b.nothingLeft(t)
@@ -371,18 +371,18 @@ func TestTheBuiltInFunctionTrainsTheBuiltInData(t *testing.T) {
 		r.Task = task
 		return r
 	}
-	first, err := e.Execute(t.Context(), &messages.Invoke{Attempt: attempt(messages.Task_TASK_INIT, 0), Plan: plan}, 0)
+	first, err := e.Execute(t.Context(), &messages.Invoke{Attempt: attempt(messages.Task_TASK_INIT, 0), Plan: plan}, 0, nil)
 	require.NoError(t, err)
 	plan.Model = first.GetModel()
 	all := []*messages.Range{{Lo: 0, Hi: uint64(info.Train)}}
-	trained, err := e.Execute(t.Context(), &messages.Invoke{Attempt: attempt(messages.Task_TASK_TRAIN, 1), Plan: plan, Ranges: all}, 0)
+	trained, err := e.Execute(t.Context(), &messages.Invoke{Attempt: attempt(messages.Task_TASK_TRAIN, 1), Plan: plan, Ranges: all}, 0, nil)
 	require.NoError(t, err)
 	require.Equal(t, uint64(info.Train), trained.GetSamples())
 
 	plan.Model, plan.Shuffle, plan.OrderSize = trained.GetModel(), false, uint64(info.Test)
 	val, err := e.Execute(t.Context(), &messages.Invoke{
 		Attempt: attempt(messages.Task_TASK_VALIDATE, 1), Plan: plan, Ranges: []*messages.Range{{Lo: 0, Hi: uint64(info.Test)}},
-	}, 0)
+	}, 0, nil)
 	require.NoError(t, err)
 	require.Greater(t, val.GetCorrect(), 0.7*float64(info.Test))
 }

@@ -47,7 +47,9 @@ func Damage(space plane.Space, ref plane.Ref, key string, drawn uint64) (plane.R
 
 // NewLocalOf returns a Local that executes a function.
 func NewLocalOf(execute func(context.Context, *messages.Invoke, int) (*messages.Invoked, error)) *Local {
-	return &Local{execute: execute, close: func() {}}
+	return &Local{close: func() {}, execute: func(ctx context.Context, inv *messages.Invoke, slot int, _ func()) (*messages.Invoked, error) {
+		return execute(ctx, inv, slot)
+	}}
 }
 
 // Script drives a state by commands, for tests of decisions. An attempt is

@@ -75,6 +75,7 @@ type estate struct {
 // What a host tells itself. A run is told apart by its address.
 type (
 	runEnded         struct{ run *run } // its result is set
+	functionBegan    struct{ run *run }
 	functionTimedOut struct {
 		run   *run
 		after time.Duration
@@ -103,6 +104,8 @@ func (h *host) Receive(ctx actor.Context) {
 		h.onAskState(ctx, m)
 	case *messages.ReleaseTensors:
 		h.onReleaseTensors(ctx, m)
+	case *functionBegan:
+		h.state.began(m.run)
 	case *runEnded:
 		h.onRunEnded(m.run)
 	case *functionTimedOut:
@@ -142,6 +145,7 @@ func (h *host) onStarted(ctx actor.Context) {
 	left := h.estate.runs
 	h.estate.runs = nil
 	h.state = newState(h.deps.Slots, left)
+	h.state.starts = h.deps.Runner.Starts
 	h.state.lend(h.estate.lent)
 	for _, r := range left {
 		if r.result.Load() != nil { // else it will say so

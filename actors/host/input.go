@@ -18,7 +18,7 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 		Epoch: int(ref.GetEpoch()), Round: max(int(ref.GetRound())-1, 0), Index: int(ref.GetFunction()),
 		Attempt: max(int(ref.GetAttempt())-1, 0), N: int(plan.GetParallelism()), Slot: x.slot, Threads: x.executor.Threads,
 		K: int(plan.GetK()), BatchSize: int(plan.GetBatchSize()), LR: plan.GetLr(), Seed: x.inv.GetSeed(), Args: plan.GetArgs(), Env: plan.GetEnv(),
-		Sabotage: Chaos(x.inv),
+		ModelVersion: plan.GetModelVersion(), Began: x.began, Sabotage: Chaos(x.inv),
 	}
 	var err error
 	if call.Task, err = taskOf(ref.GetTask()); err != nil {

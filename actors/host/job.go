@@ -46,7 +46,7 @@ func (a *attempt) status() proto.Message {
 	if a.end != nil {
 		return a.end
 	}
-	return &messages.InvokeAccepted{Attempt: a.inv.GetAttempt(), Running: a.run != nil}
+	return &messages.InvokeAccepted{Attempt: a.inv.GetAttempt(), Running: a.run != nil && !a.run.starting}
 }
 
 func newJob() *job {

@@ -73,8 +73,17 @@ func (h *host) warn(format string, args ...any) {
 func (h *host) start(ctx actor.Context, r *run) {
 	rim, self, started := h.deps.Rim, ctx.Self(), h.deps.Rim.Now()
 	r.disarm = func() {}
-	r.stop = h.deps.Runner.Start(r.inv, r.slot, func(answer *messages.Invoked, err error) {
-		r.result.Store(&result{answer: answer, err: err, took: rim.Now().Sub(started)})
+	began := func() {
+		if now := rim.Now(); r.began.CompareAndSwap(nil, &now) {
+			rim.SendAfter(0, self, &functionBegan{r})
+		}
+	}
+	r.stop = h.deps.Runner.Start(r.inv, r.slot, began, func(answer *messages.Invoked, err error) {
+		took := rim.Now().Sub(started)
+		if at := r.began.Load(); at != nil {
+			took = rim.Now().Sub(*at)
+		}
+		r.result.Store(&result{answer: answer, err: err, took: took})
 		rim.SendAfter(0, self, &runEnded{r})
 	})
 	if limit := time.Duration(r.inv.GetPlan().GetTimeoutMs()) * time.Millisecond; limit > 0 {

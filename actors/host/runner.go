@@ -13,20 +13,25 @@ import (
 // Runner runs attempts. The real one is Local; simulations have one that works
 // on virtual time.
 type Runner interface {
+	// Starts reports whether the function of an attempt may take long to start,
+	// and says when it has: then Began is called, once or not at all. It does no
+	// I/O.
+	Starts(inv *messages.Invoke) bool
 	// Start begins an attempt on a slot and returns at once; no two run on a
-	// slot at the same time. Done is called exactly once, from any goroutine,
-	// even before Start has returned: with an answer, which is given away, or
-	// an error. The attempt is left unchanged. Cancel asks the attempt to end
+	// slot at the same time. Done is called exactly once, and began before that,
+	// from any goroutine, even before Start has returned: with an answer, which is
+	// given away, or an error. The attempt is left unchanged. Cancel asks the attempt to end
 	// soon, because its function has had its time (context.DeadlineExceeded) or
 	// for another reason (context.Canceled); done is called nevertheless. It
 	// may be called again, and late.
-	Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc)
+	Start(inv *messages.Invoke, slot int, began func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc)
 }
 
 // Local is the Runner of this machine: each attempt is executed on a goroutine
 // of its own.
 type Local struct {
-	execute func(context.Context, *messages.Invoke, int) (*messages.Invoked, error)
+	execute func(context.Context, *messages.Invoke, int, func()) (*messages.Invoked, error)
+	starts  func(*messages.Invoke) bool
 	close   func() // what execute keeps open
 	work    sync.WaitGroup
 	running atomic.Int64
@@ -35,10 +40,15 @@ type Local struct {
 var _ Runner = (*Local)(nil)
 
 // NewLocal returns the runner of what an Executor executes.
-func NewLocal(e *Executor) *Local { return &Local{execute: e.Execute, close: e.splits.close} }
+func NewLocal(e *Executor) *Local {
+	return &Local{execute: e.Execute, starts: e.starts, close: e.splits.close}
+}
+
+// Starts implements Runner.
+func (l *Local) Starts(inv *messages.Invoke) bool { return l.starts(inv) }
 
 // Start implements Runner.
-func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
+func (l *Local) Start(inv *messages.Invoke, slot int, began func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l.running.Add(1)
 	l.work.Go(func() {
@@ -52,7 +62,7 @@ func (l *Local) Start(inv *messages.Invoke, slot int, done func(*messages.Invoke
 			}
 		}()
 		actorkit.Roomy(func() {
-			answer, err := l.guarded(ctx, inv, slot)
+			answer, err := l.guarded(ctx, inv, slot, began)
 			returned = true
 			done(answer, err)
 		})
@@ -80,11 +90,11 @@ func (l *Local) Await(ctx context.Context) error {
 }
 
 // guarded turns a panic, a bug of ours or of a runtime, into an error.
-func (l *Local) guarded(ctx context.Context, inv *messages.Invoke, slot int) (answer *messages.Invoked, err error) {
+func (l *Local) guarded(ctx context.Context, inv *messages.Invoke, slot int, began func()) (answer *messages.Invoked, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			answer, err = nil, fault.New("host.execute", fault.Unknown, "running function %q panicked: %v", inv.GetPlan().GetFunctionName(), p)
 		}
 	}()
-	return l.execute(ctx, inv, slot)
+	return l.execute(ctx, inv, slot, began)
 }

@@ -55,7 +55,7 @@ func TestARunnerEndsEveryAttemptOnce(t *testing.T) {
 				err    error
 			}
 			ends := make(chan end, 2)
-			cancel := local.Start(inv, 5, func(answer *messages.Invoked, err error) { ends <- end{answer, err} })
+			cancel := local.Start(inv, 5, nil, func(answer *messages.Invoked, err error) { ends <- end{answer, err} })
 			if test.cancel {
 				cancel(context.Canceled)
 			}
@@ -76,7 +76,7 @@ func TestAwaitGivesUpOnWhatDoesNotReturn(t *testing.T) {
 		<-release
 		return &messages.Invoked{}, nil
 	})
-	local.Start(&messages.Invoke{}, 0, func(*messages.Invoked, error) {})(context.Canceled)
+	local.Start(&messages.Invoke{}, 0, nil, func(*messages.Invoked, error) {})(context.Canceled)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := local.Await(ctx)

@@ -56,13 +56,16 @@ type runner struct {
 	takes  func(*messages.Invoke) time.Duration // an attempt without being stopped
 	stops  func(attempt string) time.Duration   // until a cancelled one returns
 	broken func(slot int) bool                  // what runs there fails; nil: nowhere
+	begins func(*messages.Invoke) time.Duration // until a function says that it is at work; nil: none does
 	nonce  uint64
 	busy   map[int]string // by slot
 	starts map[string]int // by attempt
 	order  []string       // of starts
 }
 
-func (r *runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
+func (r *runner) Starts(*messages.Invoke) bool { return r.begins != nil }
+
+func (r *runner) Start(inv *messages.Invoke, slot int, began func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	name := nameOf(inv.GetAttempt())
 	if other, ok := r.busy[slot]; ok || slot >= r.stage.slots {
 		r.stage.Fail("%s starts on slot %d, where %q is", name, slot, other)
@@ -95,6 +98,9 @@ func (r *runner) Start(inv *messages.Invoke, slot int, done func(*messages.Invok
 			r.stage.Fail("%s: %v", name, err)
 		}
 		done(&messages.Invoked{Model: &messages.TensorRef{Key: key}, Samples: 7}, nil)
+	}
+	if r.begins != nil {
+		r.stage.At(r.begins(inv), began)
 	}
 	r.stage.At(r.takes(inv), end)
 	return func(error) {
@@ -318,4 +324,37 @@ func TestALostLeaseFreesTheSlot(t *testing.T) {
 	require.Equal(t, []string{"a.1.0.1", "b.1.1.1"}, s.runner.order)
 	s.RunUntil(func() bool { return len(patient.ends) > 0 && s.idle() }, time.Minute)
 	s.end(t, "a", "b")
+}
+
+// A function that may take long to start runs from when it says so: its job hears
+// that it has its slot only then, at once, and its run time counts from then.
+func TestAFunctionRunsOnceItHasStarted(t *testing.T) {
+	s := newStage(t, 1, 1, nil)
+	s.runner.begins = func(*messages.Invoke) time.Duration { return time.Minute }
+	s.runner.takes = func(*messages.Invoke) time.Duration { return time.Minute + 5*time.Second }
+	invoker := s.Probe("invoker")
+	invoke := &messages.Invoke{Attempt: ref("a", 1, 0, 1), Plan: &messages.RoundPlan{}}
+	running := func() (said []bool) {
+		for _, m := range invoker.Messages() {
+			if accepted, ok := m.(*messages.InvokeAccepted); ok {
+				said = append(said, accepted.GetRunning())
+			}
+		}
+		invoker.Clear()
+		return said
+	}
+	for range 59 {
+		invoker.Send(s.host, invoke)
+		s.Advance(time.Second)
+	}
+	require.NotContains(t, running(), true)
+	s.Advance(1500 * time.Millisecond)
+	require.Equal(t, []bool{true}, running(), "said at once, unasked")
+	invoker.Send(s.host, invoke)
+	s.Drain()
+	require.Equal(t, []bool{true}, running())
+	s.Advance(5 * time.Second)
+	require.Len(t, invoker.Messages(), 1)
+	require.EqualValues(t, 5_000_000, invoker.Messages()[0].(*messages.Invoked).GetDurationUs())
+	s.end(t, "a")
 }

@@ -24,7 +24,7 @@ func (s *state) fill() {
 			return
 		}
 		s.queue.Remove(a.queued)
-		a.queued, a.run = nil, &run{slot: slot, inv: a.inv, attempt: a}
+		a.queued, a.run = nil, &run{slot: slot, inv: a.inv, attempt: a, starting: s.starts != nil && s.starts(a.inv)}
 		s.slots[slot] = a.run
 		s.changed = true
 		s.orders.start = append(s.orders.start, a.run)

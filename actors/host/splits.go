@@ -138,7 +138,7 @@ func (p *split) open(ctx context.Context, datasets Datasets) error {
 	if err != nil {
 		return fault.New("host.execute", fault.KindOf(err), "data set %q, %s: %w", p.name, pathX, err)
 	}
-	p.data.Name, p.data.Samples = p.name, head.Rows()
+	p.data.Name, p.data.Digest, p.data.Samples = p.name, p.digest, head.Rows()
 	return nil
 }
 

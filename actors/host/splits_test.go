@@ -42,14 +42,14 @@ func TestDataIsOpenedOnce(t *testing.T) {
 	data := &counted{files: newFiles(t)}
 	b.Datasets = data
 	for range 3 {
-		_, err := b.Execute(t.Context(), b.train(), 0)
+		_, err := b.Execute(t.Context(), b.train(), 0, nil)
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, data.asked)
 	for range 2 {
 		gone := b.train()
 		gone.Plan.Dataset = "gone"
-		_, err := b.Execute(t.Context(), gone, 0)
+		_, err := b.Execute(t.Context(), gone, 0, nil)
 		require.Equal(t, fault.NotFound, fault.KindOf(err))
 	}
 	require.Equal(t, 3, data.asked, "that something is not there is not remembered")
@@ -70,7 +70,7 @@ func TestDataStaysOpenWhileItIsRead(t *testing.T) {
 		if depth++; depth <= 2*host.SplitsKept {
 			other := b.train()
 			other.Plan.DatasetDigest = fmt.Sprint(depth)
-			if _, err := b.Execute(ctx, other, depth); err != nil {
+			if _, err := b.Execute(ctx, other, depth, nil); err != nil {
 				return functions.Answer{}, err
 			}
 		} else {
@@ -82,7 +82,7 @@ func TestDataStaysOpenWhileItIsRead(t *testing.T) {
 		}
 		return answer(ctx, inv)
 	}
-	_, err := b.Execute(t.Context(), b.train(), 0)
+	_, err := b.Execute(t.Context(), b.train(), 0, nil)
 	require.NoError(t, err)
 	require.Error(t, read(before), "closed once nobody reads it any more")
 }
@@ -97,7 +97,7 @@ func TestDataIsSharedByAttemptsThatRunSideBySide(t *testing.T) {
 		attempts.Go(func() {
 			inv := b.train()
 			inv.Plan.DatasetDigest = fmt.Sprint(i % (2 * host.SplitsKept))
-			_, errs[i] = b.Execute(t.Context(), inv, i)
+			_, errs[i] = b.Execute(t.Context(), inv, i, nil)
 		})
 	}
 	attempts.Wait()
@@ -119,7 +119,7 @@ func TestDataThatIsMovedAway(t *testing.T) {
 	}
 	train := func() {
 		t.Helper()
-		_, err := b.Execute(t.Context(), b.train(), 0)
+		_, err := b.Execute(t.Context(), b.train(), 0, nil)
 		require.NoError(t, err)
 	}
 	train()

@@ -40,6 +40,7 @@ type state struct {
 	changed bool     // what a report says, since the last one
 	// answered counts the attempts that gave an answer.
 	answered uint64
+	starts   func(*messages.Invoke) bool // whether an attempt's function says when it is at work; nil: none does
 	orders   orders
 }
 
@@ -49,6 +50,7 @@ type run struct {
 	slot      int
 	inv       *messages.Invoke
 	attempt   *attempt // nil: nobody wants its answer any more
+	starting  bool     // the function has yet to say that it is at work
 	cancelled bool
 	cause     error // of that: the function's time is over, or nobody wants it
 	retired   bool
@@ -58,13 +60,14 @@ type run struct {
 	stop   context.CancelCauseFunc // cancels the runtime; nil until it was started
 	disarm func()                  // ends the timer of the function time-out
 	result atomic.Pointer[result]
+	began  atomic.Pointer[time.Time] // when a function that may take long to start did
 }
 
 // result is what a runtime returned with.
 type result struct {
 	answer *messages.Invoked
 	err    error
-	took   time.Duration
+	took   time.Duration // since the function was at work
 }
 
 // orders is what there is to do outside the state.
@@ -167,6 +170,17 @@ func (s *state) release(m *messages.ReleaseTensors) {
 		j.closed = true
 	}
 	s.orders.release = append(s.orders.release, m)
+}
+
+// began is told that the function of a run is at work, which may be known.
+func (s *state) began(r *run) {
+	if !r.starting {
+		return
+	}
+	r.starting = false
+	if a := r.attempt; a != nil {
+		s.answer(a.asker, a.status())
+	}
 }
 
 // ended is told that the runtime of a run has returned, which may be known.

@@ -323,3 +323,21 @@ func TestAStragglingBlockIsRunTwice(t *testing.T) {
 	s.answerAfter(backup[0], 60*time.Millisecond)
 	require.NotNil(t, s.end().GetEpochs()[0].ValidationLoss)
 }
+
+// A function that is still starting, be it a minute, is no straggler: its time
+// counts from when it says that it is at work, and then like that of others.
+func TestAColdStartIsNoStraggler(t *testing.T) {
+	s := newStage(t, 4, backed(4, 1))
+	round := s.begin()
+	s.started(round[:3]...)
+	for _, inv := range round[:3] {
+		s.answerAfter(inv, 100*time.Millisecond)
+	}
+	s.sim.Advance(2 * time.Minute)
+	require.Empty(t, s.next(), "neither a backup nor a retry")
+	s.started(round[3])
+	s.sim.Advance(time.Second)
+	require.Empty(t, s.next())
+	s.sim.Advance(3 * time.Second)
+	require.Equal(t, []uint32{3}, functions(s.next()), "it is slow from then on")
+}
