@@ -24,14 +24,12 @@ type outage struct {
 
 // withOutage has the store fail an incarnation as its task's chaos says. One
 // that goes on from a merge which the store has has had its outage.
-func withOutage(rim actorkit.Rim, task *messages.TrainTask, vault train.Vault, deps train.Deps) (train.Vault, train.Deps) {
+func withOutage(rim actorkit.Rim, task *messages.TrainTask, vault train.Vault) train.Vault {
 	length := time.Duration(task.GetOptions().GetChaos().GetStoreDownMs()) * time.Millisecond
 	if length <= 0 || vault.From().GetModelVersion() > 0 {
-		return vault, deps
+		return vault
 	}
-	o := &outage{rim: rim, length: length}
-	deps.Models = refusedModels{deps.Models, o}
-	return refusedVault{vault, o}, deps
+	return refusedVault{vault, &outage{rim: rim, length: length}}
 }
 
 // refuse returns the store's error while it is down.
@@ -61,23 +59,18 @@ func (v refusedVault) Save(ctx context.Context, st *messages.JobState, open func
 	return v.Vault.Save(ctx, st, open)
 }
 
+// End implements train.Vault.
+func (v refusedVault) End(ctx context.Context, st *messages.JobState, result func(context.Context) error) error {
+	if err := v.outage.refuse(true); err != nil {
+		return err
+	}
+	return v.Vault.End(ctx, st, result)
+}
+
 // Beat implements train.Vault.
 func (v refusedVault) Beat(ctx context.Context) error {
 	if err := v.outage.refuse(false); err != nil {
 		return err
 	}
 	return v.Vault.Beat(ctx)
-}
-
-type refusedModels struct {
-	train.Models
-	outage *outage
-}
-
-// Save implements train.Models.
-func (m refusedModels) Save(ctx context.Context, ref *messages.JobRef, task *messages.TrainTask, result *messages.JobResult, model plane.Blob) (string, error) {
-	if err := m.outage.refuse(true); err != nil {
-		return "", err
-	}
-	return m.Models.Save(ctx, ref, task, result, model)
 }

@@ -230,21 +230,35 @@ func (o *OwnedJob) Save(ctx context.Context, st *messages.JobState, open func(*m
 		}})
 		t.Set(&messages.TensorRef{Key: t.Name, Bytes: t.Ref.GetBytes()})
 	}
-	if err := o.save(ctx, st, files); err != nil || st.GetResult().GetPhase() != messages.Phase_PHASE_SUCCEEDED {
+	doc, err := o.doc(st)
+	if err != nil {
 		return err
 	}
-	// Once more, so that the state before goes, and with it the tensors that
-	// nobody needs now. What tells states apart is their bytes.
-	st.TimeMs++
-	return o.save(ctx, st, files)
+	return o.claim.Save(ctx, doc, files)
 }
 
-func (o *OwnedJob) save(ctx context.Context, st *messages.JobState, files []job.Source) error {
+// End implements train.Vault.
+func (o *OwnedJob) End(ctx context.Context, st *messages.JobState, result func(context.Context) error) error {
+	ctx, err := o.catalog.Pin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := result(ctx); err != nil {
+		return err
+	}
+	doc, err := o.doc(st)
+	if err != nil {
+		return err
+	}
+	return o.claim.End(ctx, doc)
+}
+
+func (o *OwnedJob) doc(st *messages.JobState) ([]byte, error) {
 	doc, err := protojson.Marshal(st)
 	if err != nil {
-		return fault.New("actors.own", fault.Invalid, "job %s: its state cannot be written: %w", o.id, err)
+		return nil, fault.New("actors.own", fault.Invalid, "job %s: its state cannot be written: %w", o.id, err)
 	}
-	return o.claim.Save(ctx, doc, files)
+	return doc, nil
 }
 
 // StoredJob is a job as the store has it.

@@ -170,8 +170,7 @@ func incarnation(id string, owned *OwnedJob, deps train.Deps) *paramserver.Owned
 	return &paramserver.Owned{
 		Incarnation: owned.Incarnation(), Reached: owned.Reached(), Ended: owned.Ended(), Release: owned.Release,
 		Job: func(ref *messages.JobRef, start *messages.StartJob) *actor.Props {
-			vault, deps := withOutage(deps.Rim, start.GetTask(), owned, deps)
-			return train.Props(ref, start, vault, deps)
+			return train.Props(ref, start, withOutage(deps.Rim, start.GetTask(), owned), deps)
 		},
 		Discard: func() { _ = deps.Space.Remove(deps.Space.List(id + "/")...) }, // what stays goes with the process
 	}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -32,7 +33,7 @@ type (
 // checkpoint has the newest mark stored if that is due, beside the rounds.
 func (j *job) checkpoint() {
 	now := j.deps.Rim.Now()
-	if j.state.restoring || !j.saver.due(now, j.state.marked) {
+	if j.state.restoring || j.storing.running || !j.saver.due(now, j.state.marked) {
 		return
 	}
 	j.saver.begin(now, j.state.marked)
@@ -58,6 +59,9 @@ func (j *job) onCheckpointed(ctx actor.Context, m *checkpointed) {
 		j.log.Warn("checkpoint not stored", zap.Error(m.err))
 	}
 	j.free(saved)
+	if j.storing.waits && j.state.fatal == nil {
+		j.save(ctx)
+	}
 }
 
 // free removes the job's own tensors that only an earlier mark names.
@@ -96,10 +100,15 @@ func (j *job) beat() {
 	j.deps.Rim.Go(j.self, func() any { return &beaten{vault.Beat(ctx)} })
 }
 
-func (j *job) onBeaten(m *beaten) {
-	j.beating = false
-	if j.ended == nil && fault.KindOf(m.err) == fault.Conflict {
+func (j *job) onBeaten(ctx actor.Context, m *beaten) {
+	before := j.muted
+	j.beating, j.muted = false, m.err != nil
+	switch {
+	case j.ended != nil:
+	case fault.KindOf(m.err) == fault.Conflict:
 		j.superseded(m.err)
+	case m.err == nil && before:
+		j.prompt(ctx)
 	}
 }
 
@@ -110,18 +119,18 @@ func (j *job) superseded(why error) {
 	j.state.fatal = wire.Failure(fault.New("train.own", fault.Conflict, "the job goes on elsewhere: %w", why))
 }
 
-// seal stores the state that an ended job can be taken up from, and how it
-// ended, before the world hears of the end. A store that does not take it in
-// time goes without.
+// seal stores the state that a job which has not SUCCEEDED can be taken up from,
+// and how it ended, before the world hears of the end. A store that does not take
+// it in time goes without.
 func (j *job) seal(ctx actor.Context) {
-	if j.sealed || j.saver.running != nil {
+	if j.sealed || j.saver.running != nil || j.storing.running {
 		return // when that has ended, which it does soon: its context has
 	}
 	if j.lost || j.state.restoring { // it has nothing to say that the store does not have
 		j.onSealed(ctx, &sealed{})
 		return
 	}
-	st, vault, open := j.lastState(), j.vault, j.open
+	st, vault, open := j.lastState(j.ended.GetResult()), j.vault, j.open
 	j.deps.Rim.Go(j.self, func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), sealFor)
 		defer cancel()
@@ -139,12 +148,21 @@ func (j *job) onSealed(ctx actor.Context, m *sealed) {
 		j.deps.Rim.SendAfter(retrySave, j.self, &sealDue{})
 		return
 	case m.err != nil:
-		j.saver.failures, j.saver.why, j.saver.complained = 1, m.err, time.Time{}
-		j.state.warn(j.saver.complaint(now))
+		j.state.warn(fmt.Sprintf("the store does not take the job's state: %v; the job ends without that, and a resume goes on %s", m.err, j.saver.back(j.state.marked)))
+		if r := j.ended.GetResult(); r.GetPhase() == messages.Phase_PHASE_STOPPED {
+			r.Failure = j.stopped(j.stopReason, false)
+		}
 		j.log.Warn("end not stored", zap.Error(m.err))
 	}
+	j.told(ctx)
+}
+
+// told has the world hear of the end, which the store has as far as it takes it.
+func (j *job) told(ctx actor.Context) {
 	j.sealed = true
-	j.cancelSl()
+	if j.cancelSl != nil {
+		j.cancelSl()
+	}
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: j.ended.GetResult()}}})
 	j.tidy()
 	j.tellEnd(ctx)
@@ -152,8 +170,7 @@ func (j *job) onSealed(ctx actor.Context, m *sealed) {
 
 // lastState is what the store is to have of an ended job: of one that has
 // SUCCEEDED how it went, of every other also where to go on.
-func (j *job) lastState() *messages.JobState {
-	result := j.ended.GetResult()
+func (j *job) lastState(result *messages.JobResult) *messages.JobState {
 	last := &messages.JobState{}
 	if j.state.marked != nil && result.GetPhase() != messages.Phase_PHASE_SUCCEEDED {
 		last = proto.CloneOf(j.state.marked)

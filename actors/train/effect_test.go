@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -86,23 +87,19 @@ func TestASaveThatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, result.GetPhase())
 	require.Equal(t, "mem:///models/j.2.safetensors", result.GetModel())
 	require.Equal(t, 4, s.models.calls)
-	require.Len(t, s.warnings(), 2, "one a minute about a store that is away")
-	require.Contains(t, s.warnings()[0], "storing the result failed and is tried again: the disk is full")
+	require.Len(t, s.warnings(), 1, "one a minute")
+	require.Equal(t, "training is done, but the result cannot be stored: the disk is full; it is tried again until the store takes it, "+
+		"so mend that, or stop the job: resumed later it would go on where it is now", s.warnings()[0])
 	s.gone()
 }
 
 // One that stays away is waited for, however long that takes: the result is not
 // lost for it, and a person who does not want to wait may stop the job.
 func TestAResultWaitsForItsStore(t *testing.T) {
-	away := func(tries int) (fails []error) {
-		for range tries {
-			fails = append(fails, fault.New("store.put", fault.Unavailable, "the disk is full"))
-		}
-		return fails
-	}
+	full := fault.New("store.put", fault.Unavailable, "the disk is full")
 	t.Run("until it is back", func(t *testing.T) {
 		s := newStage(t, 1, taskOf(1, nil))
-		s.models.fails = away(200)
+		s.models.fails = repeated(full, 200)
 		s.finish(s.begin()...)
 		s.sim.Advance(10 * time.Minute)
 		require.Nil(t, s.finished)
@@ -113,13 +110,117 @@ func TestAResultWaitsForItsStore(t *testing.T) {
 	})
 	t.Run("until it is stopped", func(t *testing.T) {
 		s := newStage(t, 1, taskOf(1, nil))
-		s.models.fails = away(1000)
+		s.models.fails = repeated(full, 1000)
 		s.finish(s.begin()...)
 		require.Nil(t, s.stop().GetFailure())
 		s.sim.Drain()
 		require.Equal(t, messages.Phase_PHASE_STOPPED, s.finished.GetResult().GetPhase())
 		require.EqualValues(t, 1, s.vault.last().GetModelVersion(), "it is taken up after its last merge")
+		const text = "enough; training was done, but the result could not be stored: the disk is full; a resume stores it"
+		require.Equal(t, text, s.finished.GetResult().GetFailure().GetText())
+		require.Equal(t, text, s.vault.last().GetResult().GetFailure().GetText())
 		s.gone()
+	})
+	t.Run("until it is stopped, and the store takes nothing at all", func(t *testing.T) {
+		s := newStage(t, 1, taskOf(2, nil))
+		s.finish(s.begin()...)
+		require.EqualValues(t, 1, s.vault.last().GetModelVersion())
+		s.vault.fails, s.models.fails = repeated(away, 1000), repeated(away, 1000)
+		s.finish(s.next()...)
+		s.sim.Advance(90 * time.Second)
+		const back = "would go on after epoch 1, round 1"
+		require.Len(t, s.warnings(), 2, "%q", s.warnings())
+		for _, text := range s.warnings() {
+			require.Contains(t, text, "training is done, but the result cannot be stored: the store is away; it is tried again")
+			require.Contains(t, text, back)
+		}
+		require.Nil(t, s.stop().GetFailure())
+		s.sim.Advance(20 * time.Second)
+		require.Equal(t, messages.Phase_PHASE_STOPPED, s.finished.GetResult().GetPhase())
+		require.Equal(t, "enough; training was done, but the result could not be stored: the store is away; a resume goes on after epoch 1, round 1",
+			s.finished.GetResult().GetFailure().GetText())
+	})
+}
+
+// One that says nothing for minutes is said, too.
+func TestAResultThatTakesLongIsSaid(t *testing.T) {
+	s := newStage(t, 1, taskOf(1, nil))
+	round := s.begin()
+	s.vault.saved = func(*messages.JobState) { // of the last merge: what follows is the result
+		s.sim.Work = func(*actor.PID) time.Duration { s.sim.Work = nil; return 90 * time.Second }
+	}
+	s.finish(round...)
+	s.sim.Advance(80 * time.Second)
+	require.Nil(t, s.finished)
+	require.Len(t, s.warnings(), 1)
+	require.Contains(t, s.warnings()[0], "training is done, but the store has been taking the result for 1m0s; it is tried again")
+	s.sim.Advance(20 * time.Second)
+	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.finished.GetResult().GetPhase())
+}
+
+// Only what the store has, model and end, has SUCCEEDED: a store that goes away
+// between the two is waited for as well, and both are stored once it is back.
+func TestTheEndIsStoredWithTheResult(t *testing.T) {
+	s := newStage(t, 1, taskOf(1, nil))
+	round := s.begin()
+	s.vault.ends = repeated(away, 100)
+	s.finish(round...)
+	s.sim.Advance(5 * time.Minute)
+	require.Nil(t, s.finished)
+	require.Greater(t, s.models.calls, 10, "the model may be gone with it")
+	require.InDelta(t, 5, len(s.warnings()), 1)
+	s.vault.ends = nil
+	s.sim.Advance(6 * time.Second)
+	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.finished.GetResult().GetPhase())
+	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.vault.last().GetResult().GetPhase())
+	require.Equal(t, "mem:///models/j.2.safetensors", s.vault.last().GetResult().GetModel())
+	s.gone()
+}
+
+// A stop that comes as the store takes the result after all is too late.
+func TestAStopCrossesTheResult(t *testing.T) {
+	s := newStage(t, 1, taskOf(1, nil))
+	round := s.begin()
+	s.models.fails = repeated(away, 1)
+	s.finish(round...)
+	s.sim.Work = func(*actor.PID) time.Duration { return 3 * time.Second }
+	s.sim.Advance(time.Second) // the next try runs
+	require.Equal(t, 1, s.models.calls)
+	require.Nil(t, s.stop().GetFailure())
+	s.sim.Advance(4 * time.Second)
+	require.Equal(t, 2, s.models.calls)
+	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.finished.GetResult().GetPhase())
+	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.vault.last().GetResult().GetPhase())
+	s.sim.Work = nil
+	s.sim.Advance(4 * time.Second)
+	s.gone()
+}
+
+// A sign of life that is taken again shows that the store is back: what waits for
+// it does not wait for its back-off.
+func TestAStoreThatIsBackIsUsedAtOnce(t *testing.T) {
+	t.Run("for the state", func(t *testing.T) {
+		s := newStage(t, 1, taskOf(1000, nil))
+		s.finish(s.begin()...)
+		s.vault.beats, s.vault.fails = away, repeated(away, 1000)
+		for range 40 { // a back-off of 15 s by then
+			s.finish(s.next()...)
+			s.sim.Advance(time.Second)
+		}
+		s.vault.beats, s.vault.fails = nil, nil
+		s.sim.Advance(3 * time.Second)
+		require.EqualValues(t, len(s.merges()), s.vault.last().GetModelVersion())
+	})
+	t.Run("for the result", func(t *testing.T) {
+		s := newStage(t, 1, taskOf(1, nil))
+		round := s.begin()
+		s.vault.beats, s.vault.ends = away, repeated(away, 1000)
+		s.finish(round...)
+		s.sim.Advance(time.Minute)
+		s.vault.beats, s.vault.ends = nil, nil
+		s.sim.Advance(3 * time.Second)
+		require.NotNil(t, s.finished)
+		require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.finished.GetResult().GetPhase())
 	})
 }
 

@@ -29,7 +29,7 @@ func (j *job) do(ctx actor.Context, what effect) {
 	case restore:
 		j.takeUp()
 	case giveUp:
-		j.end(ctx, messages.Phase_PHASE_FAILED, j.state.fatal, "")
+		j.end(ctx, messages.Phase_PHASE_FAILED, j.state.fatal)
 	}
 }
 
@@ -106,40 +106,6 @@ func (j *job) handOn(ctx actor.Context, earlier *messages.JobState) {
 	j.free(earlier)
 }
 
-func (j *job) save(ctx actor.Context) {
-	ref, task, work := j.state.ref, j.state.task, j.work
-	result := j.result(messages.Phase_PHASE_SUCCEEDED, nil, "")
-	model, vault := wire.PlaneRef(j.state.resultModel()), j.vault
-	j.deps.Rim.Go(ctx.Self(), func() any {
-		// Readers see the highest incarnation's result: one that is over must
-		// not give them one before its successor does.
-		if err := vault.Beat(work); err != nil {
-			return &saved{lost: fault.KindOf(err) == fault.Conflict, err: err}
-		}
-		blob, err := j.deps.Space.Open(model)
-		if err != nil {
-			return &saved{err: fmt.Errorf("open the result: %w", err)}
-		}
-		defer blob.Close()
-		url, err := j.deps.Models.Save(work, ref, task, result, blob)
-		return &saved{url: url, err: err}
-	})
-}
-
-func (j *job) onSaved(ctx actor.Context, m *saved) {
-	if j.ended != nil {
-		return
-	}
-	switch {
-	case m.lost:
-		j.superseded(m.err)
-	case m.err != nil:
-		j.retryEffect(save, m.err)
-	default:
-		j.end(ctx, messages.Phase_PHASE_SUCCEEDED, nil, m.url)
-	}
-}
-
 // retryEffect tries again what failed in the world, if that can help. A store
 // that is away is waited for: neither the result nor the job is lost for it.
 func (j *job) retryEffect(what effect, err error) {
@@ -150,7 +116,9 @@ func (j *job) retryEffect(what effect, err error) {
 	case fault.Unavailable, fault.Corrupt, fault.Unknown:
 		if j.failures <= effectRetries || patient {
 			j.log.Warn("effect failed, trying again", zap.Stringer("op", what), zap.Error(err))
-			if now := j.deps.Rim.Now(); j.failures == 1 || !patient || now.Sub(j.warnedAt) >= complainGap {
+			if now := j.deps.Rim.Now(); what == save {
+				j.complain()
+			} else if j.failures == 1 || !patient || now.Sub(j.warnedAt) >= complainGap {
 				j.warnedAt = now
 				j.state.warn(fmt.Sprintf("%v failed and is tried again: %v", what, err))
 			}

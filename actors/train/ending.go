@@ -19,29 +19,35 @@ func (j *job) onStopJob(ctx actor.Context, m *messages.StopJob) {
 	case j.ended == nil && j.state.saving && j.failures == 0:
 		err = fault.New("train.stop", fault.Conflict, "job %s is trained and stores its result", j.state.ref.GetId())
 	case j.ended == nil:
-		j.end(ctx, messages.Phase_PHASE_STOPPED, &messages.Failure{Op: "train.stop", Text: m.GetReason()}, "")
+		j.stopReason = m.GetReason()
+		j.end(ctx, messages.Phase_PHASE_STOPPED, j.stopped(j.stopReason, true))
 	}
 	ctx.Respond(&messages.StopJobReply{Failure: wire.Failure(err)})
 }
 
-// end closes the job: its functions stop, the store gets its last state, and
+// end closes a job that has not SUCCEEDED: the store gets its last state, and
 // then its ParameterServer and the Journal hear of it until they have answered.
-func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Failure, url string) {
-	for _, pid := range ctx.Children() {
-		ctx.Stop(pid)
-	}
-	j.state.abandon()
-	j.ended = &messages.JobFinished{Job: j.state.ref, Result: j.result(phase, failure, url)}
-	j.endedAt = j.deps.Rim.Now()
-	j.cancelWork()
-	j.log.Info("job ended", zap.Stringer("phase", phase), zap.String("error", failure.GetText()))
+func (j *job) end(ctx actor.Context, phase messages.Phase, failure *messages.Failure) {
+	j.close(ctx, j.result(phase, failure))
 	j.cancelSl = j.deps.Rim.SendAfter(sealLate, j.self, &sealed{errNoAnswer})
 	j.seal(ctx)
 }
 
-func (j *job) result(phase messages.Phase, failure *messages.Failure, url string) *messages.JobResult {
+// close stops the functions of a job that has ended.
+func (j *job) close(ctx actor.Context, result *messages.JobResult) {
+	for _, pid := range ctx.Children() {
+		ctx.Stop(pid)
+	}
+	j.state.abandon()
+	j.ended = &messages.JobFinished{Job: j.state.ref, Result: result}
+	j.endedAt = j.deps.Rim.Now()
+	j.cancelWork()
+	j.log.Info("job ended", zap.Stringer("phase", result.GetPhase()), zap.String("error", result.GetFailure().GetText()))
+}
+
+// result is how the job ends, but for the URL of its model.
+func (j *job) result(phase messages.Phase, failure *messages.Failure) *messages.JobResult {
 	r := j.state.history.result(phase, failure, j.state.opts.GetMerge(), j.deps.Rim.Now())
-	r.Model = url
 	if phase == messages.Phase_PHASE_SUCCEEDED {
 		j.state.choose(r)
 	}

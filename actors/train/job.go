@@ -77,21 +77,24 @@ type job struct {
 	nodes    map[string]bool     // hosts that may hold tensors of the job
 	failures int                 // of the running effect, in a row
 	warnedAt time.Time           // of an effect that keeps failing
+	storing  storing             // the result
 
 	vault     Vault
 	saver     saver
 	restoring restoring
 	lastBeat  time.Time
 	beating   bool
+	muted     bool // the last beat was not taken
 	lost      bool // a later incarnation owns the job
 
-	ended    *messages.JobFinished
-	sealed   bool // and the store has its last state, as far as it takes it
-	left     bool // the actor stops: nothing of it may start any more
-	accepted bool // the ParameterServer knows the end
-	endedAt  time.Time
-	cancelTk func()
-	cancelSl func() // of the wait for the store at the end; nil: it has not begun
+	ended      *messages.JobFinished
+	sealed     bool   // and the store has its last state, as far as it takes it
+	left       bool   // the actor stops: nothing of it may start any more
+	accepted   bool   // the ParameterServer knows the end
+	stopReason string // as whoever stopped it has put it
+	endedAt    time.Time
+	cancelTk   func()
+	cancelSl   func() // of the wait for the store at the end; nil: it has not begun
 
 	work       context.Context // of slow work; ends with the actor
 	cancelWork context.CancelFunc
@@ -107,9 +110,9 @@ type (
 	effectDue   struct{ what effect } // it failed and is tried again
 	childFailed struct{}              // the state knows; it is time to go on
 	saved       struct {
-		url  string
-		lost bool // a later incarnation owns the job
-		err  error
+		result *messages.JobResult // how the job has ended
+		lost   bool                // a later incarnation owns the job
+		err    error
 	}
 	tidied struct{} // obsolete tensors are gone
 )
@@ -162,7 +165,7 @@ func (j *job) Receive(ctx actor.Context) {
 	case *checkpointed:
 		j.onCheckpointed(ctx, m)
 	case *beaten:
-		j.onBeaten(m)
+		j.onBeaten(ctx, m)
 	case *sealed:
 		j.onSealed(ctx, m)
 	case *sealDue:
@@ -242,9 +245,7 @@ func (j *job) onTick(ctx actor.Context) {
 	}
 	if j.ended == nil {
 		j.beat()
-		if text := j.saver.complaint(j.deps.Rim.Now()); text != "" {
-			j.state.warn(text)
-		}
+		j.complain()
 		j.repeat(ctx)
 		j.hurry(ctx)
 	}

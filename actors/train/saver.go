@@ -69,16 +69,26 @@ func (s *saver) complaint(now time.Time) string {
 		return ""
 	}
 	s.complained = now
-	back, there := "from the beginning", s.stored
-	if there == nil {
-		there = s.from
-	}
-	if there.GetModelVersion() > 0 {
-		back = fmt.Sprintf("after epoch %d, round %d", there.GetEpoch(), there.GetRound())
-	}
+	back := s.back(nil)
 	if s.failures == 0 {
 		return fmt.Sprintf("the store has been taking the job's state for %v; training goes on, and would resume %s",
 			now.Sub(s.began).Round(time.Second), back)
 	}
 	return fmt.Sprintf("the store does not take the job's state: %v; training goes on, it is tried again, and until then the job would resume %s", s.why, back)
+}
+
+// back says where a job whose newest mark is marked would go on, were it resumed
+// from what the store has.
+func (s *saver) back(marked *messages.JobState) string {
+	there := s.stored
+	switch {
+	case there != nil && there == marked:
+		return "where it is now"
+	case there == nil:
+		there = s.from
+	}
+	if there.GetModelVersion() == 0 {
+		return "from the beginning"
+	}
+	return fmt.Sprintf("after epoch %d, round %d", there.GetEpoch(), there.GetRound())
 }

@@ -25,6 +25,12 @@ type Vault interface {
 	// Save stores a state with its tensors, which open gives by their
 	// references, all or nothing. The state is not changed.
 	Save(ctx context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error
+	// End stores the last state of a job that has SUCCEEDED, all or nothing, once
+	// result has stored its result, which may still change the state: under the
+	// context that it is given, so that both come to lie in the same store. What
+	// the job has stored to go on from goes then. A Save that comes after takes
+	// the end back. Errors of result are returned as they are.
+	End(ctx context.Context, st *messages.JobState, result func(context.Context) error) error
 	// Beat tells others that the owner lives.
 	Beat(ctx context.Context) error
 }

@@ -17,6 +17,7 @@ type vault struct {
 	from  *messages.JobState
 	fails []error // of the next calls of Save
 	warns string  // what Warning says
+	ends  []error // of the next calls of End, once the result is stored
 	beats error   // what Beat says
 	shut  error   // what Open says
 	saves []*messages.JobState
@@ -71,6 +72,19 @@ func (v *vault) Save(_ context.Context, st *messages.JobState, open func(*messag
 		v.saved(kept)
 	}
 	return nil
+}
+
+// End implements train.Vault.
+func (v *vault) End(ctx context.Context, st *messages.JobState, result func(context.Context) error) error {
+	if err := result(ctx); err != nil {
+		return err
+	}
+	if len(v.ends) > 0 {
+		err := v.ends[0]
+		v.ends = v.ends[1:]
+		return err
+	}
+	return v.Save(ctx, st, nil)
 }
 
 // last returns the newest state that is not an ended job's.

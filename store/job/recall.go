@@ -59,4 +59,3 @@ func (c *Claim) whole(ctx context.Context, name string) (saved, error) {
 	object, err := store.Read(ctx, c.catalog.store, c.key(name), maxState)
 	return saved{object: object, files: state.Files}, err
 }
-
