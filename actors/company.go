@@ -56,7 +56,10 @@ type Config struct {
 	Functions []native.Function // the user's own, beside the built-in ones
 	Server    bool              // jobs survive this process: it goes on with those that the last one left
 	Address   string            // where a server can be reached, for people
-	Lines     func(python.Line) // gets each line that programs print; nil: the store alone does
+	// ServesJobs says that the caller serves Exchange, and says where by ServeJobs:
+	// remote functions wait for that.
+	ServesJobs bool
+	Lines      func(python.Line) // gets each line that programs print; nil: the store alone does
 }
 
 // Company is the running actors of one node. It is safe for concurrent use.
@@ -69,6 +72,7 @@ type Company struct {
 	native     *native.Runtime
 	natives    functions.Runtime // runs what native has, here or in other processes
 	programs   *programs
+	remotes    *remotes
 	logs       *jobLogs
 	runner     *host.Local
 	store      store.Store
@@ -146,6 +150,8 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.logs.add, c.warn)
 	c.closers = append(c.closers, c.programs.Close)
+	c.remotes = newRemotes(c.ctx, cfg.ServesJobs)
+	c.closers = append(c.closers, c.remotes.Close)
 	c.system, c.load = actorkit.NewSystem(cfg.Log), &actorkit.Load{}
 	c.load.Watch(c.system)
 	c.rim = actorkit.NewRim(c.system)
@@ -179,7 +185,7 @@ func Start(cfg Config) (_ *Company, err error) {
 func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch, boot string) (err error) {
 	var nonce atomic.Uint64
 	c.runner = host.NewLocal(&host.Executor{
-		Runtimes: []functions.Runtime{c.natives, c.programs},
+		Runtimes: []functions.Runtime{c.natives, c.programs, c.remotes},
 		Space:    scratch,
 		Datasets: localData{c.datasets, filepath.Join(scratch.Folder(), "datasets")},
 		Threads:  cfg.Node.ThreadsPerSlot(),
@@ -213,6 +219,7 @@ func (c *Company) Models() *model.Catalog { return c.models.catalog }
 // shown takes in events of this node's jobs, as watchers see them.
 func (c *Company) shown(events []*messages.JobEvent) {
 	c.board.Add(events)
+	c.remotes.merges.add(events)
 	c.events.add(events)
 	for _, e := range events {
 		if e.GetEnded() != nil {

@@ -21,16 +21,16 @@ func (c *Company) findFunction(ctx context.Context, t *messages.TrainTask) error
 	if c.native.Has(name) {
 		return c.native.CheckArgs(name, t.GetOptions().GetArgs())
 	}
-	program, err := c.programs.find(ctx, name)
+	found, err := c.programs.find(ctx, name)
 	if fault.KindOf(err) == fault.NotFound && !isPath(name) {
-		return fault.New("actors.start", fault.NotFound, "there is no function %q; there are %s, the programs in the store, any program.py, and any folder with main.py, such as ./%s",
+		return fault.New("actors.start", fault.NotFound, "there is no function %q; there are %s, those in the store, any program.py, and any folder with main.py, such as ./%s",
 			name, strings.Join(c.native.Names(), ", "), name)
 	}
 	if err != nil {
 		return err
 	}
-	t.FunctionName, t.FunctionVersion = program.Name, program.Version
-	return c.programs.ready(ctx, program.Name, program.Version, env)
+	t.FunctionName, t.FunctionVersion = found.Name, found.Version
+	return c.ready(ctx, found.Name, found.Version, env)
 }
 
 // findDataset finds the data of a task, importing a file.

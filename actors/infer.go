@@ -23,7 +23,7 @@ func (c *Company) Infer(ctx context.Context, id string, data json.RawMessage) (j
 	}
 	defer blob.Close()
 	if m.FunctionVersion != "" {
-		if err := c.programs.ready(ctx, m.Function, m.FunctionVersion, nil); err != nil {
+		if err := c.ready(ctx, m.Function, m.FunctionVersion, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -37,8 +37,11 @@ func (c *Company) Infer(ctx context.Context, id string, data json.RawMessage) (j
 
 // runtime returns the runtime that has a function, or one that says it has not.
 func (c *Company) runtime(key string) functions.Runtime {
-	if c.programs.Has(key) {
+	switch {
+	case c.programs.Has(key):
 		return c.programs
+	case c.remotes.Has(key):
+		return c.remotes
 	}
 	return c.natives
 }

@@ -101,7 +101,7 @@ func (c *Company) findAgain(ctx context.Context, t *messages.TrainTask) error {
 	name, version := t.GetFunctionName(), t.GetFunctionVersion()
 	switch {
 	case version != "":
-		if err := c.programs.ready(ctx, name, version, t.GetOptions().GetEnv()); err != nil {
+		if err := c.ready(ctx, name, version, t.GetOptions().GetEnv()); err != nil {
 			return err
 		}
 	case !c.native.Has(name):

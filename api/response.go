@@ -22,6 +22,9 @@ func newResponse(w http.ResponseWriter, patience time.Duration) *response {
 	return &response{ResponseWriter: w, control: http.NewResponseController(w), patience: patience}
 }
 
+// Unwrap lets a http.ResponseController reach the connection.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 func (w *response) began() bool { return w.status != 0 }
 
 // WriteHeader begins the answer.

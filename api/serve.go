@@ -44,7 +44,7 @@ func (s *Server) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, s.unmatched(w, r))
 		return
 	}
-	_, pattern, _ = strings.Cut(matched, " ")
+	pattern = matched[strings.IndexByte(matched, ' ')+1:]
 	s.mux.ServeHTTP(w, r)
 }
 
@@ -89,6 +89,9 @@ func (s *Server) newMux() *http.ServeMux {
 				s.fail(w, r, err)
 			}
 		})
+	}
+	if s.jobs != nil {
+		mux.HandleFunc(jobsPath, s.answerFunction)
 	}
 	return mux
 }

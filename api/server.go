@@ -1,12 +1,15 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,11 +22,14 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-// Deps is what a Server stands on. Metrics may be nil.
+// Deps is what a Server stands on. Metrics and Jobs may be nil.
 type Deps struct {
 	Company Company
 	Log     *zap.Logger
 	Metrics Metrics
+	// Jobs serves /jobs/…, for the endpoints of remote functions. It lets requests
+	// pass by tokens of its own: those of this server are none of them.
+	Jobs    http.Handler
 	Version string // of troupe
 	// Spool is a folder for what is being uploaded: the server's alone, which
 	// makes it, and empties it when it starts.
@@ -50,6 +56,7 @@ type Server struct {
 	config  config.API
 	log     *zap.Logger
 	metrics Metrics
+	jobs    http.Handler // nil: none
 	version string
 	spool   string
 	openapi []byte
@@ -83,7 +90,7 @@ func Start(c config.API, deps Deps) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{
-		company: deps.Company, config: c, log: deps.Log, metrics: deps.Metrics, version: deps.Version, spool: deps.Spool,
+		company: deps.Company, config: c, log: deps.Log, metrics: deps.Metrics, jobs: deps.Jobs, version: deps.Version, spool: deps.Spool,
 		streams: make(chan struct{}, c.MaxStreams), uploads: make(chan struct{}, c.MaxUploads), served: make(chan struct{}),
 	}
 	s.openapi = description(routes(), s.version)
@@ -153,6 +160,21 @@ func (s *Server) URLs() []string {
 		urls[i] = scheme + urls[i]
 	}
 	return urls
+}
+
+// JobURL is where endpoints of remote functions find a job.
+func (s *Server) JobURL(id string) string {
+	return cmp.Or(strings.TrimRight(s.config.JobURL, "/"), s.URLs()[0]) + jobsPath + id
+}
+
+// Fingerprint is that of the authority, in lower-case hexadecimal, that has
+// signed the certificate which JobURL shows; "" where it is none of this server's.
+func (s *Server) Fingerprint() string {
+	if s.tokens == nil || strings.HasPrefix(s.config.JobURL, "http:") {
+		return ""
+	}
+	sum := s.tokens.Authority()
+	return hex.EncodeToString(sum[:])
 }
 
 // FirstStart reports whether this start has made certificates and tokens, which

@@ -13,6 +13,10 @@ type API struct {
 	Listen string `json:"listen"`
 	// TLSDir holds certificates and tokens; needed where Listen is not loopback.
 	TLSDir string `json:"tls_dir,omitempty"`
+	// JobURL is where endpoints of remote functions find this node, where that is
+	// not its own address: http or https, and in the latter case with the
+	// certificate of this node. Empty: the first address.
+	JobURL string `json:"job_url,omitempty"`
 	// Hosts are names and addresses of this node beside those it knows of, for
 	// its certificate.
 	Hosts []string `json:"hosts,omitempty"`
@@ -61,6 +65,11 @@ func (a API) Validate() error {
 	}
 	if _, _, err := net.SplitHostPort(a.Listen); err != nil {
 		return invalid("listen %q: give host:port, such as 127.0.0.1:8780: %w", a.Listen, err)
+	}
+	if a.JobURL != "" {
+		if err := CheckURL(a.JobURL); err != nil {
+			return invalid("job-url: %w", err)
+		}
 	}
 	for _, n := range []struct {
 		name  string

@@ -32,6 +32,10 @@ type entry struct {
 	Created time.Time `json:"created"`
 }
 
+// Authority is the SHA-256 of the certificate of the authority that has signed
+// the server's, see Pinned.
+func (t *Tokens) Authority() [sha256.Size]byte { return t.fingerprint }
+
 func newEntry(name string, role Role, token string) entry {
 	sum := sha256.Sum256([]byte(token))
 	return entry{Name: name, Role: role.String(), SHA256: hex.EncodeToString(sum[:]), Created: time.Now().UTC().Truncate(time.Second)}

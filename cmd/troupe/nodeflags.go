@@ -55,13 +55,18 @@ func (f *nodeFlags) registerAllSettings(set *pflag.FlagSet) {
 	f.registerNode(set)
 }
 
-// registerPython adds the flags about the workers of Python programs.
+// registerPython adds the flags about the processes of functions.
 func (f *nodeFlags) registerPython(set *pflag.FlagSet) {
+	f.registerWorkers(set)
+	set.BoolVar(&f.isolate, "isolate", false, "run Go functions in processes of their own too: one that crashes or does not return costs one attempt")
+}
+
+// registerWorkers adds the flags about the workers of Python programs.
+func (f *nodeFlags) registerWorkers(set *pflag.FlagSet) {
 	set.StringVar(&f.python, "python", "", "interpreter for programs (default: $TROUPE_PYTHON, or the first one found that has torch)")
 	set.Var(byteSize(&f.memoryLimit), "memory-limit", "memory of one worker, such as 2GiB (default: no limit)")
 	set.DurationVar(&f.idleTimeout, "idle-timeout", time.Minute, "how long a worker with nothing to do is kept")
 	set.BoolVar(&f.noPin, "no-pin", false, "do not bind workers to cores")
-	set.BoolVar(&f.isolate, "isolate", false, "run Go functions in processes of their own too: one that crashes or does not return costs one attempt")
 	set.StringVar(&f.gpus, "gpus", "auto", "GPUs to use: auto, none, or how many")
 }
 

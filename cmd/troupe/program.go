@@ -90,6 +90,7 @@ func newRootCommand(s *session) *cobra.Command {
 		newLogsCommand(s),
 		newModelCommand(s),
 		newRunCommand(s),
+		newServeCommand(s),
 		newStacksCommand(s),
 		newStoreCommand(s),
 		newTaskCommand(s),

@@ -55,6 +55,7 @@ certificate and tokens in --tls-dir.`,
 func registerServing(set *pflag.FlagSet, web *config.API, policy *string) {
 	set.StringVar(&web.Listen, "listen", web.Listen, "address to listen on, host:port")
 	set.StringVar(&web.TLSDir, "tls-dir", "", "folder of certificates and tokens, for an address that is not loopback (default: beside the configuration)")
+	set.StringVar(&web.JobURL, "job-url", "", "where the endpoints of remote functions reach this server (default: its first address)")
 	set.Var(oneOf(policy, config.Policies()), "policy", "how N changes between the epochs of a job")
 }
 
@@ -83,7 +84,7 @@ func (s *session) up(flags *nodeFlags, policy string, web config.API) (err error
 	case fault.KindOf(taken) != fault.Conflict:
 		return taken
 	}
-	c, err := actors.Start(actors.Config{Log: log, Node: local, Server: true, Address: address})
+	c, err := actors.Start(actors.Config{Log: log, Node: local, Server: true, Address: address, ServesJobs: true})
 	if err != nil {
 		return err // that of a store which another server has comes before that of its address
 	}
@@ -95,11 +96,12 @@ func (s *session) up(flags *nodeFlags, policy string, web config.API) (err error
 	defer os.RemoveAll(spool)
 	server, err := api.Start(web, api.Deps{
 		Company: newNode(c, address), Log: log, Metrics: metrics.New(thisBuild().Version, sources(c)), Version: thisBuild().Version, Spool: spool,
-		Listener: listener,
+		Listener: listener, Jobs: c.Exchange(),
 	})
 	if err != nil {
 		return err
 	}
+	c.ServeJobs(actors.JobsAt{URL: server.JobURL, Fingerprint: server.Fingerprint()})
 	defer func() {
 		patience, cancel := context.WithTimeout(context.Background(), closeFor)
 		defer cancel()

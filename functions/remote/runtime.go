@@ -19,10 +19,11 @@ type Config struct {
 	// URL returns where Exchange serves a job: what its Job handler serves lies
 	// below it. It is asked before each invocation.
 	URL func(jobID string) (string, error)
-	// Fingerprint is that of the authority, in lower-case hexadecimal, whose
+	// Fingerprint returns that of the authority, in lower-case hexadecimal, whose
 	// certificate the job's URL shows; "" where that has none of its own. It
-	// goes into the tokens, behind a dot, for endpoints to pin it.
-	Fingerprint string
+	// goes into the tokens, behind a dot, for endpoints to pin it. nil: "". It is
+	// asked after URL.
+	Fingerprint func() string
 }
 
 // Runtime runs functions behind URLs. It is safe for concurrent use.
@@ -128,7 +129,11 @@ func (r *Runtime) run(ctx context.Context, endpoint string, inv functions.Invoca
 	if err != nil {
 		return functions.Answer{}, err
 	}
-	token := newToken(r.config.Fingerprint)
+	fingerprint := ""
+	if r.config.Fingerprint != nil {
+		fingerprint = r.config.Fingerprint()
+	}
+	token := newToken(fingerprint)
 	a := r.config.Exchange.begin(inv, token)
 	defer r.config.Exchange.end(a)
 

@@ -337,7 +337,7 @@ func TestLoopbackServesAJob(t *testing.T) {
 	s := newStage(t)
 	exchange := remote.NewExchange(nil)
 	loopback := remote.NewLoopback(exchange)
-	runtime := remote.New(remote.Config{Exchange: exchange, URL: loopback.URL, Fingerprint: "abcdef"})
+	runtime := remote.New(remote.Config{Exchange: exchange, URL: loopback.URL, Fingerprint: func() string { return "abcdef" }})
 	require.NoError(t, runtime.Register("f", s.endpoint.URL+"?key=secret"))
 	s.runtime = runtime
 	inv, _, _ := training(t)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"net/url"
 	"slices"
 
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -16,10 +16,7 @@ const Remote = "remote"
 const (
 	// MaxURLs is how many endpoints a function may have.
 	MaxURLs = 1024
-	// MaxURL is how many bytes the URL of an endpoint may have.
-	MaxURL = 2048
-
-	linkOp = "function.link"
+	linkOp  = "function.link"
 )
 
 // Link makes a function of the endpoints at urls the current version of a name;
@@ -63,32 +60,9 @@ func checkURLs(urls []string) error {
 		return fault.New(linkOp, fault.Invalid, "it has %d URLs: give at most %d", n, MaxURLs)
 	}
 	for _, text := range urls {
-		if err := checkURL(text); err != nil {
+		if err := config.CheckURL(text); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// checkURL refuses what cannot be the URL of an endpoint. Its query is kept and
-// ours added to it, so it may have one.
-func checkURL(text string) error {
-	invalid := func(format string, args ...any) error { return fault.New(linkOp, fault.Invalid, format, args...) }
-	if len(text) > MaxURL {
-		return invalid("the URL %.70q… has %d bytes: give at most %d", text, len(text), MaxURL)
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return invalid("%w", err)
-	case u.User != nil: // said first, and without what may be a password
-		return invalid("the URL of host %q has a user name: leave it out; who may call an endpoint is decided by what stands before it", u.Host)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return invalid("the URL %q is neither http nor https: give one such as http://127.0.0.1:8000/", text)
-	case u.Opaque != "" || u.Hostname() == "":
-		return invalid("the URL %q names no host: give one such as http://127.0.0.1:8000/", text)
-	case u.Fragment != "":
-		return invalid("the URL %q has a fragment, #%s: leave it out", text, u.Fragment)
 	}
 	return nil
 }

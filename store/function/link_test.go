@@ -64,8 +64,8 @@ func TestWhatIsNoEndpointIsRefused(t *testing.T) {
 		"no host":            {[]string{"http:///x"}, `"http:///x" names no host`},
 		"a port alone":       {[]string{"http://:80/x"}, `"http://:80/x" names no host`},
 		"an opaque one":      {[]string{"http:a"}, `"http:a" names no host`},
-		"a password":         {[]string{"http://u:secret@a/"}, `the URL of host "a" has a user name`},
-		"a fragment":         {[]string{"http://a/#f"}, "has a fragment, #f"},
+		"a password":         {[]string{"http://u:secret@a/"}, `the URL of host "a" has a user name or a password`},
+		"a fragment":         {[]string{"http://a/#f"}, "leave out #f"},
 		"a broken host":      {[]string{"http://[::1"}, "missing ']'"},
 		"a control sequence": {[]string{"http://a/\n"}, "invalid control character"},
 	} {
