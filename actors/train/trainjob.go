@@ -38,6 +38,7 @@ type TrainJob struct {
 	K int
 
 	log *zap.Logger
+	on  func(*messages.JobEvent) // called with each event
 
 	mu      sync.Mutex // guards the rest
 	id      string     // "" until the company has given one
@@ -62,7 +63,7 @@ const (
 )
 
 func newTrainJob(logger *zap.Logger, id string, task *messages.TrainTask) *TrainJob {
-	return &TrainJob{log: logger, id: id, task: task, begun: make(chan struct{}), told: make(chan struct{})}
+	return &TrainJob{log: logger, id: id, task: task, on: func(*messages.JobEvent) {}, begun: make(chan struct{}), told: make(chan struct{})}
 }
 
 // NewTrainJob returns a job for a task that is known. The task is copied.
@@ -88,6 +89,11 @@ func (j *TrainJob) Use(company Standalone) {
 	defer j.mu.Unlock()
 	j.company, j.host = company, company
 }
+
+// Watch has on called with each event of the job, in order, while Train, Serve or
+// ServeOn waits for its end: one at a time if one of them is called. Call it before
+// those.
+func (j *TrainJob) Watch(on func(*messages.JobEvent)) { j.on = on }
 
 // Train runs the job and returns when it has ended; Result and Err say how. A
 // basic job is awaited first: it starts once its task has come over HTTP.
@@ -195,7 +201,7 @@ func (j *TrainJob) started(submission Submission, err error) {
 
 // watch returns how a job that was accepted ended.
 func (j *TrainJob) watch(ctx context.Context) (*messages.JobResult, error) {
-	result, err := j.company.WatchJob(ctx, j.id, func(*messages.JobEvent) {})
+	result, err := j.company.WatchJob(ctx, j.id, j.on)
 	if err != nil {
 		return nil, err
 	}

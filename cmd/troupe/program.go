@@ -87,6 +87,7 @@ func newRootCommand(s *session) *cobra.Command {
 		newFunctionCommand(s),
 		newHistoryCommand(s),
 		newInferCommand(s),
+		newJobCommand(s),
 		newLogsCommand(s),
 		newModelCommand(s),
 		newRunCommand(s),

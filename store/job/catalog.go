@@ -141,8 +141,10 @@ func key(id string, n uint64, name string) string {
 	return incarnationsFolder(id) + strconv.FormatUint(n, 10) + "/" + name
 }
 
-// checkID refuses ids that are no single part of a key: letters, digits, "_"
-// and "-", at most 64.
+// CheckID returns Invalid for what is no id of a job, and so no part of a key: 1
+// to 64 letters, digits, _ and -.
+func CheckID(id string) error { return checkID("job.check", id) }
+
 func checkID(op, id string) error {
 	if id == "" || len(id) > 64 {
 		return fault.New(op, fault.Invalid, "job id %.70q has %d characters, want 1 to 64", id, len(id))
