@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 
@@ -42,7 +43,9 @@ func (r *results) card(task *messages.TrainTask, result *messages.JobResult) mod
 		Merge: result.GetMerge(), Seed: task.GetOptions().GetSeed(), Created: r.rim.Now(),
 	}
 	if at := int(result.GetModelEpoch()) - 1; at >= 0 && at < len(result.GetEpochs()) {
-		c.TrainLoss = result.GetEpochs()[at].GetTrainLoss()
+		if loss := result.GetEpochs()[at].GetTrainLoss(); !math.IsNaN(loss) {
+			c.TrainLoss = &loss
+		}
 		c.Parallelism = int(result.GetEpochs()[at].GetParallelism())
 	}
 	return c

@@ -478,18 +478,19 @@ func (x *Best) GetModelVersion() uint64 {
 
 // JobHistory is what a job has done in all its incarnations.
 type JobHistory struct {
-	state         protoimpl.MessageState  `protogen:"open.v1"`
-	Epochs        []*EpochRecord          `protobuf:"bytes,1,rep,name=epochs,proto3" json:"epochs,omitempty"`                                                                             // complete
-	Record        *EpochRecord            `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`                                                                             // of the running epoch; unset between two
-	Initial       *EpochRecord            `protobuf:"bytes,3,opt,name=initial,proto3" json:"initial,omitempty"`                                                                           // what happened before the first epoch
-	LossSum       float64                 `protobuf:"fixed64,4,opt,name=loss_sum,json=lossSum,proto3" json:"loss_sum,omitempty"`                                                          // of the running epoch, over samples
-	Metrics       map[string]*WeightedSum `protobuf:"bytes,5,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the running epoch, by name
-	WallS         float64                 `protobuf:"fixed64,6,opt,name=wall_s,json=wallS,proto3" json:"wall_s,omitempty"`                                                                // of the job
-	WorkerS       float64                 `protobuf:"fixed64,7,opt,name=worker_s,json=workerS,proto3" json:"worker_s,omitempty"`                                                          // run time of all attempts
-	EpochS        float64                 `protobuf:"fixed64,8,opt,name=epoch_s,json=epochS,proto3" json:"epoch_s,omitempty"`                                                             // of the running epoch, so far
-	TrainingS     float64                 `protobuf:"fixed64,9,opt,name=training_s,json=trainingS,proto3" json:"training_s,omitempty"`                                                    // of it up to its last merge
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState  `protogen:"open.v1"`
+	Epochs            []*EpochRecord          `protobuf:"bytes,1,rep,name=epochs,proto3" json:"epochs,omitempty"`                                                                             // complete
+	Record            *EpochRecord            `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`                                                                             // of the running epoch; unset between two
+	Initial           *EpochRecord            `protobuf:"bytes,3,opt,name=initial,proto3" json:"initial,omitempty"`                                                                           // what happened before the first epoch
+	LossSum           float64                 `protobuf:"fixed64,4,opt,name=loss_sum,json=lossSum,proto3" json:"loss_sum,omitempty"`                                                          // of the running epoch, over samples
+	Metrics           map[string]*WeightedSum `protobuf:"bytes,5,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the running epoch, by name
+	WallS             float64                 `protobuf:"fixed64,6,opt,name=wall_s,json=wallS,proto3" json:"wall_s,omitempty"`                                                                // of the job
+	WorkerS           float64                 `protobuf:"fixed64,7,opt,name=worker_s,json=workerS,proto3" json:"worker_s,omitempty"`                                                          // run time of all attempts
+	EpochS            float64                 `protobuf:"fixed64,8,opt,name=epoch_s,json=epochS,proto3" json:"epoch_s,omitempty"`                                                             // of the running epoch, so far
+	TrainingS         float64                 `protobuf:"fixed64,9,opt,name=training_s,json=trainingS,proto3" json:"training_s,omitempty"`                                                    // of it up to its last merge
+	UnmeasuredSamples uint64                  `protobuf:"varint,10,opt,name=unmeasured_samples,json=unmeasuredSamples,proto3" json:"unmeasured_samples,omitempty"`                            // of the running epoch: merged, from functions that did not say their loss
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *JobHistory) Reset() {
@@ -581,6 +582,13 @@ func (x *JobHistory) GetEpochS() float64 {
 func (x *JobHistory) GetTrainingS() float64 {
 	if x != nil {
 		return x.TrainingS
+	}
+	return 0
+}
+
+func (x *JobHistory) GetUnmeasuredSamples() uint64 {
+	if x != nil {
+		return x.UnmeasuredSamples
 	}
 	return 0
 }
@@ -793,7 +801,7 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\x04loss\x18\x03 \x01(\x01R\x04loss\x120\n" +
 	"\x05model\x18\x04 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x12#\n" +
 	"\rmodel_version\x18\x05 \x01(\x04R\fmodelVersionB\v\n" +
-	"\t_accuracy\"\xd3\x03\n" +
+	"\t_accuracy\"\x82\x04\n" +
 	"\n" +
 	"JobHistory\x124\n" +
 	"\x06epochs\x18\x01 \x03(\v2\x1c.troupe.messages.EpochRecordR\x06epochs\x124\n" +
@@ -805,7 +813,9 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\bworker_s\x18\a \x01(\x01R\aworkerS\x12\x17\n" +
 	"\aepoch_s\x18\b \x01(\x01R\x06epochS\x12\x1d\n" +
 	"\n" +
-	"training_s\x18\t \x01(\x01R\ttrainingS\x1aX\n" +
+	"training_s\x18\t \x01(\x01R\ttrainingS\x12-\n" +
+	"\x12unmeasured_samples\x18\n" +
+	" \x01(\x04R\x11unmeasuredSamples\x1aX\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
 	"\x05value\x18\x02 \x01(\v2\x1c.troupe.messages.WeightedSumR\x05value:\x028\x01\"<\n" +

@@ -92,7 +92,7 @@ func (Phase) EnumDescriptor() ([]byte, []int) {
 type EpochRecord struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Epoch            uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                // from 1, without gaps
-	TrainLoss        float64                `protobuf:"fixed64,2,opt,name=train_loss,json=trainLoss,proto3" json:"train_loss,omitempty"`                      // mean over the samples merged
+	TrainLoss        float64                `protobuf:"fixed64,2,opt,name=train_loss,json=trainLoss,proto3" json:"train_loss,omitempty"`                      // mean over the samples merged whose functions said their loss; NaN: none did
 	ValidationLoss   *float64               `protobuf:"fixed64,3,opt,name=validation_loss,json=validationLoss,proto3,oneof" json:"validation_loss,omitempty"` // mean over the test samples; unset: not measured
 	Accuracy         *float64               `protobuf:"fixed64,4,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`                                   // percent of the test samples; unset: not measured
 	Parallelism      uint32                 `protobuf:"varint,5,opt,name=parallelism,proto3" json:"parallelism,omitempty"`                                    // N of the last round

@@ -361,6 +361,7 @@ type Invoked struct {
 	HasAccuracy   bool                    `protobuf:"varint,8,opt,name=has_accuracy,json=hasAccuracy,proto3" json:"has_accuracy,omitempty"`                                                // correct means something
 	DurationUs    uint64                  `protobuf:"varint,9,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`                                                   // load and compute, no queueing
 	Metrics       map[string]*WeightedSum `protobuf:"bytes,10,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what the function logged by name
+	NoLoss        bool                    `protobuf:"varint,11,opt,name=no_loss,json=noLoss,proto3" json:"no_loss,omitempty"`                                                              // TASK_TRAIN: the function does not say its loss, which is 0 here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -463,6 +464,13 @@ func (x *Invoked) GetMetrics() map[string]*WeightedSum {
 		return x.Metrics
 	}
 	return nil
+}
+
+func (x *Invoked) GetNoLoss() bool {
+	if x != nil {
+		return x.NoLoss
+	}
+	return false
 }
 
 // WeightedSum is a metric added up over samples.
@@ -958,7 +966,7 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\toptimizer\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\toptimizer\"a\n" +
 	"\x0eInvokeAccepted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
-	"\arunning\x18\x02 \x01(\bR\arunning\"\xed\x03\n" +
+	"\arunning\x18\x02 \x01(\bR\arunning\"\x86\x04\n" +
 	"\aInvoked\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x120\n" +
 	"\x05model\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x128\n" +
@@ -971,7 +979,8 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\vduration_us\x18\t \x01(\x04R\n" +
 	"durationUs\x12?\n" +
 	"\ametrics\x18\n" +
-	" \x03(\v2%.troupe.messages.Invoked.MetricsEntryR\ametrics\x1aX\n" +
+	" \x03(\v2%.troupe.messages.Invoked.MetricsEntryR\ametrics\x12\x17\n" +
+	"\ano_loss\x18\v \x01(\bR\x06noLoss\x1aX\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
 	"\x05value\x18\x02 \x01(\v2\x1c.troupe.messages.WeightedSumR\x05value:\x028\x01\"7\n" +

@@ -455,7 +455,7 @@ type RoundMerged struct {
 	Answers       uint32                 `protobuf:"varint,4,opt,name=answers,proto3" json:"answers,omitempty"`
 	Samples       uint64                 `protobuf:"varint,5,opt,name=samples,proto3" json:"samples,omitempty"`                               // of this round
 	EpochSamples  uint64                 `protobuf:"varint,6,opt,name=epoch_samples,json=epochSamples,proto3" json:"epoch_samples,omitempty"` // of the epoch so far
-	Loss          float64                `protobuf:"fixed64,7,opt,name=loss,proto3" json:"loss,omitempty"`                                    // mean over the round's samples
+	Loss          float64                `protobuf:"fixed64,7,opt,name=loss,proto3" json:"loss,omitempty"`                                    // mean over the round's samples whose functions said their loss; NaN: none did
 	ModelVersion  uint64                 `protobuf:"varint,8,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"`
 	DurationUs    uint64                 `protobuf:"varint,9,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"` // of the round, its merge included
 	MergeUs       uint64                 `protobuf:"varint,10,opt,name=merge_us,json=mergeUs,proto3" json:"merge_us,omitempty"`

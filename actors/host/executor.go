@@ -119,7 +119,7 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 	}
 	answer := &messages.Invoked{
 		Attempt: x.inv.GetAttempt(), Samples: uint64(got.Samples), Batches: uint32(got.Batches),
-		Loss: got.Loss, Correct: got.Correct, HasAccuracy: got.HasAccuracy,
+		Loss: got.Loss, NoLoss: got.NoLoss, Correct: got.Correct, HasAccuracy: got.HasAccuracy,
 		Metrics: metricsOf(got.Metrics),
 	}
 	x.sabotage(call.Sabotage, model, optimizer, call.OptimizerOut != nil && got.HasOptimizer)

@@ -18,6 +18,7 @@ type history struct {
 	epochStarted time.Time
 	trained      time.Time                        // when the epoch's last merge so far was done
 	lossSum      float64                          // of the epoch, over samples
+	unmeasured   uint64                           // samples of the epoch whose functions did not say their loss
 	metrics      map[string]*messages.WeightedSum // of the epoch, by name
 	initial      messages.EpochRecord             // what happened before the first epoch
 }
@@ -25,14 +26,14 @@ type history struct {
 // round is what one merge was made of.
 type round struct {
 	samples uint64
-	loss    float64 // mean over the samples
+	loss    float64 // mean over the samples that have one; NaN: none has
 }
 
 func (h *history) start(now time.Time) { h.started = now }
 
 func (h *history) beginEpoch(epoch uint32, now time.Time) {
 	h.record = &messages.EpochRecord{Epoch: epoch}
-	h.epochStarted, h.lossSum, h.metrics = now, 0, map[string]*messages.WeightedSum{}
+	h.epochStarted, h.lossSum, h.unmeasured, h.metrics = now, 0, 0, map[string]*messages.WeightedSum{}
 }
 
 func (h *history) beginRound(n uint32) {
@@ -43,16 +44,22 @@ func (h *history) beginRound(n uint32) {
 func (h *history) merged(answers []*messages.Invoked, now time.Time) round {
 	var r round
 	var sum float64
+	var unmeasured uint64
 	for _, a := range answers {
 		r.samples += a.GetSamples()
-		sum += a.GetLoss() * float64(a.GetSamples())
+		if a.GetNoLoss() {
+			unmeasured += a.GetSamples()
+		} else {
+			sum += a.GetLoss() * float64(a.GetSamples())
+		}
 		h.logged(a)
 	}
-	r.loss = sum / float64(r.samples)
+	r.loss = sum / float64(r.samples-unmeasured)
 	h.lossSum += sum
+	h.unmeasured += unmeasured
 	h.record.Samples += r.samples
 	h.record.Rounds++
-	h.record.TrainLoss = h.lossSum / float64(h.record.GetSamples())
+	h.record.TrainLoss = h.lossSum / float64(h.record.GetSamples()-h.unmeasured)
 	h.trained = now
 	return r
 }
@@ -67,7 +74,7 @@ func (h *history) measured(blocks []*messages.Invoked, samples uint64) {
 		correct += b.GetCorrect()
 		counted = counted && b.GetHasAccuracy()
 	}
-	h.unmeasured()
+	h.notValidated()
 	loss /= float64(samples)
 	h.record.ValidationLoss = &loss
 	if accuracy := 100 * correct / float64(samples); counted && !math.IsNaN(accuracy) {
@@ -88,7 +95,7 @@ func (h *history) logged(answer *messages.Invoked) {
 	}
 }
 
-func (h *history) unmeasured() { h.record.ValidationLoss, h.record.Accuracy = nil, nil }
+func (h *history) notValidated() { h.record.ValidationLoss, h.record.Accuracy = nil, nil }
 
 func (h *history) endEpoch(now time.Time) *messages.EpochRecord {
 	h.record.DurationS = now.Sub(h.epochStarted).Seconds()

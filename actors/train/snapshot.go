@@ -78,7 +78,7 @@ func isLater(st, than *messages.JobState) bool {
 func (h *history) snapshot(now time.Time) *messages.JobHistory {
 	out := &messages.JobHistory{
 		Epochs: h.epochs[:len(h.epochs):len(h.epochs)], Initial: proto.CloneOf(&h.initial),
-		LossSum: h.lossSum, Metrics: map[string]*messages.WeightedSum{},
+		LossSum: h.lossSum, UnmeasuredSamples: h.unmeasured, Metrics: map[string]*messages.WeightedSum{},
 		WallS: now.Sub(h.started).Seconds(), WorkerS: h.worker.Seconds(),
 	}
 	for name, m := range h.metrics {
@@ -97,7 +97,8 @@ func (h *history) restore(from *messages.JobHistory, now time.Time) {
 	h.started, h.worker, h.epochs = now.Add(-seconds(from.GetWallS())), seconds(from.GetWorkerS()), from.GetEpochs()
 	h.epochStarted = now.Add(-seconds(from.GetEpochS()))
 	h.trained = h.epochStarted.Add(seconds(from.GetTrainingS()))
-	h.lossSum, h.metrics, h.record = from.GetLossSum(), map[string]*messages.WeightedSum{}, nil
+	h.lossSum, h.unmeasured = from.GetLossSum(), from.GetUnmeasuredSamples()
+	h.metrics, h.record = map[string]*messages.WeightedSum{}, nil
 	proto.Merge(&h.initial, from.GetInitial())
 	for name, m := range from.GetMetrics() {
 		h.metrics[name] = proto.CloneOf(m)

@@ -46,7 +46,7 @@ func (s *state) validated() {
 	s.checked = s.version
 	for _, a := range ended.work {
 		if a.givenUp {
-			s.history.unmeasured()
+			s.history.notValidated()
 			s.warn(fmt.Sprintf("epoch %d was not validated: %s", s.epoch, lastFailure(ended)))
 			return
 		}

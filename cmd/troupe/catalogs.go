@@ -165,7 +165,7 @@ func (c *catalogs) Models(ctx context.Context) ([]api.Model, error) {
 func trained(m model.Model) api.Model {
 	return api.Model{
 		ID: m.ID, Function: m.Function, FunctionVersion: m.FunctionVersion, Args: m.Args, Dataset: m.Dataset, DatasetDigest: m.DatasetDigest,
-		Epochs: m.Epochs, Accuracy: m.Accuracy, ValidationLoss: m.ValidationLoss, TrainLoss: measured(&m.TrainLoss), Parallelism: m.Parallelism,
+		Epochs: m.Epochs, Accuracy: m.Accuracy, ValidationLoss: m.ValidationLoss, TrainLoss: m.TrainLoss, Parallelism: m.Parallelism,
 		Merge: m.Merge, Seed: m.Seed, Bytes: m.Bytes, SHA256: m.SHA256, Created: m.Created.UTC().Format(time.RFC3339), Model: m.URL,
 	}
 }

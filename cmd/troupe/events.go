@@ -159,7 +159,7 @@ func eventDetails(e *messages.JobEvent, goesOn string) string {
 		return fmt.Sprintf("epoch %d  N=%d", what.EpochStarted.GetEpoch(), what.EpochStarted.GetParallelism())
 	case *messages.JobEvent_RoundMerged:
 		r := what.RoundMerged
-		return fmt.Sprintf("epoch %d  round %d  N=%d  loss %.3f  samples %d  %s", r.GetEpoch(), r.GetRound(), r.GetParallelism(), r.GetLoss(), r.GetSamples(), seconds(float64(r.GetDurationUs())/1e6))
+		return fmt.Sprintf("epoch %d  round %d  N=%d  loss %s  samples %d  %s", r.GetEpoch(), r.GetRound(), r.GetParallelism(), orDash("%.3f", measured(&r.Loss)), r.GetSamples(), seconds(float64(r.GetDurationUs())/1e6))
 	case *messages.JobEvent_FunctionFailed:
 		a, next := what.FunctionFailed.GetAttempt(), "is tried again"
 		if what.FunctionFailed.GetGivenUp() {

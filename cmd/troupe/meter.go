@@ -80,7 +80,7 @@ func (m *meter) line(now time.Time) string {
 		parts = append(parts, fmt.Sprintf("round %d", m.round))
 	}
 	parts = append(parts, fmt.Sprintf("N=%d", m.n))
-	if m.done > 0 {
+	if m.done > 0 && measured(&m.loss) != nil {
 		parts = append(parts, fmt.Sprintf("loss %.3f", m.loss))
 	}
 	if m.accuracy != nil {

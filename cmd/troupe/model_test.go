@@ -36,7 +36,7 @@ func storeWith(t *testing.T, ids ...string) (url string, weights []byte) {
 	accuracy, loss := 96.25, 0.125
 	for i, id := range ids {
 		card := model.Card{
-			Function: "mlp", Dataset: "a&b.npz", DatasetDigest: "0c0da2e881d2888221e642a6a53c37c9", Epochs: 5, TrainLoss: 0.25, Parallelism: 2, Merge: "average",
+			Function: "mlp", Dataset: "a&b.npz", DatasetDigest: "0c0da2e881d2888221e642a6a53c37c9", Epochs: 5, TrainLoss: new(0.25), Parallelism: 2, Merge: "average",
 			Created: time.Date(2026, 11, 30, 1, 2, 3, 0, time.UTC),
 		}
 		if i == 0 {

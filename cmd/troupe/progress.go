@@ -44,9 +44,9 @@ func epochLine(r *messages.EpochRecord, epochs uint32) string {
 	if epochs > 0 {
 		of = fmt.Sprintf("/%d", epochs)
 	}
-	parts := []string{
-		fmt.Sprintf("epoch %d%s", r.GetEpoch(), of),
-		fmt.Sprintf("loss %.3f", r.GetTrainLoss()),
+	parts := []string{fmt.Sprintf("epoch %d%s", r.GetEpoch(), of)}
+	if loss := measured(&r.TrainLoss); loss != nil {
+		parts = append(parts, fmt.Sprintf("loss %.3f", *loss))
 	}
 	if r.ValidationLoss != nil {
 		parts = append(parts, fmt.Sprintf("val-loss %.3f", r.GetValidationLoss()))

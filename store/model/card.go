@@ -20,7 +20,7 @@ type Card struct {
 	Epochs          int               `json:"epochs"`          // trained
 	Accuracy        *float64          `json:"accuracy"`        // percent; null: not measured
 	ValidationLoss  *float64          `json:"validation_loss"` // mean over the test samples; null: not measured
-	TrainLoss       float64           `json:"train_loss"`      // mean over the samples of the epoch that the model is of
+	TrainLoss       *float64          `json:"train_loss"`      // mean over the samples of the epoch that the model is of; null: not measured
 	Parallelism     int               `json:"parallelism"`     // of that epoch
 	Merge           string            `json:"merge"`           // strategy, as asked for
 	Seed            uint64            `json:"seed"`

@@ -40,7 +40,7 @@ func keys(t *testing.T, s store.Store) []string {
 func card() model.Card {
 	accuracy := 96.25
 	return model.Card{
-		Function: "mlp", Dataset: "digits", DatasetDigest: "0c0d", Epochs: 5, Accuracy: &accuracy, TrainLoss: 0.125,
+		Function: "mlp", Dataset: "digits", DatasetDigest: "0c0d", Epochs: 5, Accuracy: &accuracy, TrainLoss: new(0.125),
 		Parallelism: 4, Merge: "average", Seed: 1<<63 + 1, Created: time.Date(2026, 11, 30, 1, 2, 3, 4, time.UTC),
 	}
 }
@@ -169,7 +169,7 @@ func TestAFailedSaveLeavesNothing(t *testing.T) {
 		})
 		require.Equal(t, fault.Corrupt, fault.KindOf(err))
 		bad := card()
-		bad.TrainLoss = math.NaN()
+		bad.TrainLoss = new(math.NaN())
 		_, err = c.Save(t.Context(), id, 1, bad, text("weights"))
 		require.Equal(t, fault.Invalid, fault.KindOf(err))
 		_, err = c.Save(t.Context(), id, 0, card(), text("weights"))
