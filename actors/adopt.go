@@ -21,16 +21,22 @@ const adoptAgain = 2 * time.Second
 
 // adopt goes on with the jobs that servers of this store have left, in the
 // order in which they were submitted; those that were to stop are stopped. Jobs
-// of run are left alone. It returns when all are taken up, or ctx ends.
+// of run are left alone. Then what others left undone as their jobs ended is
+// completed. It returns when all that is done, or ctx ends.
 func (c *Company) adopt(ctx context.Context) {
 	var left []*StoredJob
-	for !c.tried(ctx, "jobs not looked for", func() (err error) { left, err = c.orphans(ctx); return err }) {
+	var ended []string // too many to hold
+	for !c.tried(ctx, "jobs not looked for", func() (err error) { left, ended, err = c.orphans(ctx); return err }) {
 	}
 	for _, stored := range left {
 		c.board.Submitted(stored.ID, stored.Origin, stored.Task, time.UnixMilli(stored.submittedMs), stored.State.GetHistory().GetEpochs())
 	}
 	for _, stored := range left {
 		for !c.tried(ctx, "job not taken up", func() error { return c.adoptOne(ctx, stored) }) {
+		}
+	}
+	for _, id := range ended {
+		for !c.tried(ctx, "end of a job not completed", func() error { return finish(ctx, c.catalog, c.jobs.owner, id) }) {
 		}
 	}
 }
@@ -50,13 +56,13 @@ func (c *Company) tried(ctx context.Context, what string, do func() error) bool 
 	return pause(ctx, adoptAgain) != nil
 }
 
-// orphans returns the jobs of servers that have not ended, oldest first.
-func (c *Company) orphans(ctx context.Context) ([]*StoredJob, error) {
+// orphans returns the jobs of servers that have not ended, and the ids of all
+// that have, oldest first.
+func (c *Company) orphans(ctx context.Context) (left []*StoredJob, ended []string, err error) {
 	ids, err := c.catalog.IDs(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var left []*StoredJob
 	for _, id := range ids {
 		if _, here := c.board.Job(id); here {
 			continue
@@ -66,12 +72,14 @@ func (c *Company) orphans(ctx context.Context) ([]*StoredJob, error) {
 		case err != nil && (kind == fault.NotFound || kind == fault.Corrupt):
 			c.log.Warn("job not looked at", zap.String("job_id", id), zap.Error(err))
 		case err != nil:
-			return nil, err
-		case stored.Origin == originServer && stored.State.GetResult() == nil:
+			return nil, nil, err
+		case stored.State.GetResult() != nil:
+			ended = append(ended, id)
+		case stored.Origin == originServer:
 			left = append(left, stored)
 		}
 	}
-	return left, nil
+	return left, ended, nil
 }
 
 // adoptOne goes on with a job, or ends it where that was asked for.

@@ -15,11 +15,12 @@ import (
 type Archive struct {
 	catalog *job.Catalog
 	owner   job.Owner
+	url     string
 }
 
 // NewArchive returns the archive of a store, which stays the caller's to close.
 func NewArchive(bucket store.Store) *Archive {
-	return &Archive{catalog: job.New(bucket), owner: job.Owner{Node: "archive", Boot: newID(), PID: os.Getpid()}}
+	return &Archive{catalog: job.New(bucket), owner: job.Owner{Node: "archive", Boot: newID(), PID: os.Getpid()}, url: bucket.URL("")}
 }
 
 // Job returns a job. NotFound; Corrupt; Unavailable.

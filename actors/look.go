@@ -206,6 +206,7 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 	for _, end := range stored.State.GetBefore() {
 		counts[end.GetIncarnation()] = end.GetSeq()
 	}
+	var seq uint64 // the last event of the newest incarnation
 	for _, n := range numbers {
 		if live > 0 && n == live { // the Journal has it
 			continue
@@ -222,42 +223,35 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 				return false, err
 			}
 			e := &messages.JobEvent{}
-			if protojson.Unmarshal(line, e) != nil || limited && e.GetSeq() > last || !from.before(n, e.GetSeq()) {
+			if protojson.Unmarshal(line, e) != nil || limited && e.GetSeq() > last {
 				continue
 			}
 			if e.GetEnded() != nil && (goesOn || n < stored.incarnation) {
 				continue // it was resumed
 			}
+			if n == stored.incarnation {
+				seq = max(seq, e.GetSeq())
+			}
+			over = over || e.GetEnded() != nil && n > 0
+			if !from.before(n, e.GetSeq()) {
+				continue
+			}
 			*from = position{n, e.GetSeq()}
 			if err := on(Seen{Cursor: board.Cursor(e), Event: e}); err != nil {
 				return false, err
 			}
-			over = over || e.GetEnded() != nil && n > 0
 		}
 	}
 	if live > 0 || goesOn {
 		return false, nil
 	}
-	if end := stored.end(); end != nil && !over { // it was stored, and then its process died
+	if end := stored.end(seq); end != nil && !over { // it was stored, and then its process died
 		over = true
 		if from.before(end.GetJob().GetIncarnation(), end.GetSeq()) {
 			err = on(Seen{Cursor: board.Cursor(end), Event: end})
 		}
 	}
 	return over, err
-}
-
-// end is the event that a job has ended, as its state tells it; nil where it
-// has not.
-func (j *StoredJob) end() *messages.JobEvent {
-	st := j.State
-	if st.GetResult() == nil {
-		return nil
-	}
-	return &messages.JobEvent{
-		Job: st.GetJob(), Seq: st.GetEvents() + 1, TimeMs: st.GetTimeMs(),
-		What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: st.GetResult()}},
-	}
 }
 
 // runs returns the incarnation of a job that this node runs, 0 for none, and

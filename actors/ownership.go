@@ -126,6 +126,9 @@ func (j *Jobs) claim(ctx context.Context, id string, stale job.Sighting) (*Owned
 		owned.Release()
 		return nil, job.Sighting{}, err
 	}
+	if stored.succeeded() {
+		_ = claim.Clear(ctx) // what a process that was killed then left
+	}
 	owned.task = stored.Task
 	if stored.State != nil {
 		owned.from, owned.fromN = stored.State, stored.incarnation

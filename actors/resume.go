@@ -17,7 +17,8 @@ import (
 const lastJob = "last"
 
 // FindJob reads a job of the store at url: by its id, or for "last" the newest
-// that run began. NotFound; Corrupt, where none of its states is whole;
+// that run began. Of one that has SUCCEEDED it completes what a process that was
+// killed then left undone, as far as the store takes it. NotFound; Corrupt, where none of its states is whole;
 // Invalid (url); Unavailable.
 func FindJob(ctx context.Context, url, id string) (*StoredJob, error) {
 	bucket, err := store.Open(ctx, url)
@@ -25,7 +26,17 @@ func FindJob(ctx context.Context, url, id string) (*StoredJob, error) {
 		return nil, err
 	}
 	defer bucket.Close()
-	catalog := job.New(bucket)
+	archive := NewArchive(bucket)
+	stored, err := archive.find(ctx, id)
+	if stored.succeeded() {
+		_ = finish(ctx, archive.catalog, archive.owner, stored.ID) // it is shown all the same
+	}
+	return stored, err
+}
+
+// find reads a job by its id, or the last that run began.
+func (a *Archive) find(ctx context.Context, id string) (*StoredJob, error) {
+	catalog := a.catalog
 	if id != lastJob {
 		return PeekJob(ctx, catalog, id)
 	}
@@ -43,7 +54,7 @@ func FindJob(ctx context.Context, url, id string) (*StoredJob, error) {
 			return stored, nil
 		}
 	}
-	return nil, fault.New("actors.find", fault.NotFound, "no job was begun by run in %s: give --store, or the id of a job", bucket.URL(""))
+	return nil, fault.New("actors.find", fault.NotFound, "no job was begun by run in %s: give --store, or the id of a job", a.url)
 }
 
 // Resumed returns the task of a job that goes on with n functions, or for 0
