@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -176,9 +177,17 @@ j1   mlp        digits    RUNNING   2/2     2   0.400   -          -         -  
 	require.Regexp(t, `^\{"request":.*"result":\{"job_id":"j2".*\}\n$`, f.run(t, "task", "show", "--id", "j2", "-o", "json").out)
 	require.Equal(t, run{0, "", "job j1: the stop is accepted\n"}, f.run(t, "task", "stop", "--id", "j1"))
 	require.Equal(t, 4, f.run(t, "task", "stop", "--id", "j2").code)
+	f.job("j5", messages.Phase_PHASE_RUNNING)
+	waited := make(chan run)
+	go func() { waited <- f.run(t, "task", "stop", "--id", "j5", "--wait") }()
+	require.Eventually(t, func() bool { return len(f.Calls()) == 2 }, time.Minute, time.Millisecond)
+	f.Update("j5", func(v *messages.JobView) {
+		v.Phase, v.Result = messages.Phase_PHASE_STOPPED, &messages.JobResult{Phase: messages.Phase_PHASE_STOPPED}
+	})
+	require.Equal(t, run{0, "", "job j5: the stop is accepted\njob j5 STOPPED\n"}, <-waited)
 	require.Equal(t, run{0, "", "job j4 goes on: mlp on digits\n"}, f.run(t, "task", "resume", "--id", "j4", "-p", "3"))
 	require.Equal(t, 4, f.run(t, "task", "resume", "--id", "j1").code)
-	require.Equal(t, []string{"stop j1: stopped by troupe task stop", "resume j4 with 3"}, f.Calls())
+	require.Equal(t, []string{"stop j1: stopped by troupe task stop", "stop j5: stopped by troupe task stop", "resume j4 with 3"}, f.Calls())
 	require.Equal(t, run{0, "0| main.py:1\n", ""}, f.run(t, "stacks", "--id", "j1"))
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,16 +33,20 @@ func checkJob(id string) error {
 	return nil
 }
 
+// endPoll is how often a job whose end is waited for is asked for.
+const endPoll = 100 * time.Millisecond
+
 // newTaskStopCommand returns the verb that ends a job.
 func newTaskStopCommand(s *session) *cobra.Command {
-	server, id := &remoteFlags{}, ""
+	server, id, wait := &remoteFlags{}, "", false
 	cmd := &cobra.Command{
 		Use:   "stop --id ID",
 		Short: "Stop a job",
 		Long: `Stop a job: it ends as STOPPED, with what it has learned kept in the store, and
 can be resumed. Once this returns the stop is in the store, and is obeyed even
-if the server dies before it has done so.`,
-		Example:     "  troupe task stop --id 01jcx5zq8w3f",
+if the server dies before it has done so. With --wait it returns when the job
+has ended.`,
+		Example:     "  troupe task stop --id 01jcx5zq8w3f\n  troupe task stop --id 01jcx5zq8w3f --wait",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitConflict, exitUnavailable, exitKilled),
 		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {
@@ -53,14 +58,39 @@ if the server dies before it has done so.`,
 					return err
 				}
 				fmt.Fprintf(s.screen, "job %s: the stop is accepted\n", id)
-				return nil
+				if !wait {
+					return nil
+				}
+				return s.awaitEnd(ctx, c, id)
 			})
 		},
 	}
 	registerJob(cmd.Flags(), &id)
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the job has ended")
 	server.register(cmd.Flags())
 	s.complete(cmd, "id", runningJobs, server)
 	return cmd
+}
+
+// awaitEnd waits until a job has ended, and says how.
+func (s *session) awaitEnd(ctx context.Context, c *client.Client, id string) error {
+	tick := time.NewTicker(endPoll)
+	defer tick.Stop()
+	for {
+		v, err := c.Job(ctx, id)
+		if err != nil {
+			return err
+		}
+		if v.GetResult() != nil {
+			fmt.Fprintf(s.screen, "job %s %s\n", id, stateName(v.GetPhase()))
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // newTaskResumeCommand returns the verb that goes on with a job.
