@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"io"
-	"math"
 	"slices"
 
 	"go.uber.org/zap"
@@ -70,11 +69,7 @@ func (c *Company) stop(ctx context.Context, id, reason string) (ended bool, err 
 // WatchJob implements train.Company. Among the events are warnings of this
 // node, as JobWarned without a job.
 func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error) {
-	var from position
-	if before := c.after(id); before > 0 {
-		from = position{before, math.MaxUint64}
-	}
-	return c.watchFrom(ctx, id, from, on)
+	return c.watchFrom(ctx, id, behind(c.after(id)), on)
 }
 
 // watchFrom is WatchJob behind a place among the events.

@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,7 +140,8 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 	if err != nil {
 		return err
 	}
-	if _, goesOn := c.runs(id); !goesOn {
+	resumed := c.after(id)
+	if _, goesOn := c.runs(id); !goesOn || resumed > 0 {
 		c.events.flush(ctx) // so that the store has them all
 	}
 	if known, err := c.mayHaveBeen(ctx, id, from); err != nil {
@@ -153,6 +155,9 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 	over, err := c.storedEvents(ctx, id, &from, on)
 	if err != nil || over {
 		return err
+	}
+	if resumed > 0 && from.incarnation <= resumed { // the Journal may have them still, with an end that was none
+		from = behind(resumed)
 	}
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -169,6 +174,14 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 
 // position is a place among a job's events.
 type position struct{ incarnation, seq uint64 }
+
+// behind is the place behind all events of an incarnation; of 0, before all.
+func behind(incarnation uint64) position {
+	if incarnation == 0 {
+		return position{}
+	}
+	return position{incarnation, math.MaxUint64}
+}
 
 func (p position) before(incarnation, seq uint64) bool {
 	return incarnation > p.incarnation || incarnation == p.incarnation && seq > p.seq

@@ -132,6 +132,34 @@ func TestAnAcceptedStopIsObeyed(t *testing.T) {
 	require.Equal(t, fault.Conflict, fault.KindOf(c.ResumeStoredJob(t.Context(), waiting, 0)), "it has SUCCEEDED")
 }
 
+// Who follows a job that was stopped and goes on, all in one server, sees it go
+// on, and not its old end; also from a place before that.
+func TestAResumedJobIsFollowedToItsNewEnd(t *testing.T) {
+	c := serve(t, "file://"+t.TempDir(), 1)
+	defer func() { require.NoError(t, c.Close()) }()
+	id, _, err := c.SubmitJob(t.Context(), "", digits(30))
+	require.NoError(t, err)
+	seen := await(t, c, id, "", func(e *messages.JobEvent) bool { return e.GetEpochFinished() != nil })
+	early := seen[len(seen)-1].Cursor
+	for range 2 {
+		require.NoError(t, c.StopStoredJob(t.Context(), id, "a pause"))
+		await(t, c, id, "", ended)
+		require.NoError(t, c.ResumeStoredJob(t.Context(), id, 0))
+	}
+	for _, after := range []string{"", early} {
+		var epochs []uint32
+		seen = await(t, c, id, after, ended)
+		for _, s := range seen {
+			if r := s.Event.GetEpochFinished().GetRecord(); r != nil {
+				epochs = append(epochs, r.GetEpoch())
+			}
+		}
+		require.Equal(t, messages.Phase_PHASE_SUCCEEDED, seen[len(seen)-1].Event.GetEnded().GetResult().GetPhase())
+		require.EqualValues(t, 30, epochs[len(epochs)-1])
+		require.Len(t, epochs, 30-min(1, len(after)), "each once")
+	}
+}
+
 // The same key gives the same job; a path is none that a server takes.
 func TestASubmissionMayBeRepeated(t *testing.T) {
 	c := serve(t, "file://"+t.TempDir(), 1)
