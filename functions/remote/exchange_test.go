@@ -295,13 +295,8 @@ func TestOfTwoPutsAtOnceOneCounts(t *testing.T) {
 	first := s.dial(c, "/model/1", len(body))
 	_, err := first.Write(body[:1000])
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		r := c.do(request{method: "PUT", path: "/model/1", token: "-", query: "-", body: body[:0]})
-		if r.status == http.StatusOK { // it was there first: cannot be, its length is another
-			t.Error("an empty model was taken")
-		}
-		return r.status == http.StatusConflict
-	}, 5*time.Second, time.Millisecond)
+	c.awaitPut()
+	require.Equal(t, http.StatusConflict, c.do(request{method: "PUT", path: "/model/1", token: "-", query: "-", body: body}).status)
 	require.Equal(t, http.StatusConflict, c.do(request{method: "POST", path: "/next/1", token: "-"}).status, "results come after the model")
 	_, err = first.Write(body[1000:])
 	require.NoError(t, err)
@@ -321,6 +316,16 @@ func (s *stage) dial(c *call, path string, length int) net.Conn {
 	_, err = fmt.Fprintf(conn, "PUT /jobs/%s%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", c.Job, path, c.token, length)
 	require.NoError(s.t, err)
 	return conn
+}
+
+// awaitPut returns once the model is being put.
+func (c *call) awaitPut() {
+	c.s.t.Helper()
+	require.Eventually(c.s.t, func() bool {
+		r := c.do(request{method: "POST", path: "/next/1", query: "-", token: "-"})
+		require.Equal(c.s.t, http.StatusConflict, r.status)
+		return bytes.Contains(r.body, []byte("still being put"))
+	}, 30*time.Second, time.Millisecond)
 }
 
 func firstLine(t *testing.T, conn net.Conn) string {
@@ -515,9 +520,7 @@ func TestStuckRequestsEndWithTheAttempt(t *testing.T) {
 	conn := s.dial(c, "/model/1", 1000)
 	_, err := conn.Write(make([]byte, 10))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { // until it is being put
-		return c.do(request{method: "PUT", path: "/model/1", token: "-", body: []byte{1}}).status == http.StatusConflict
-	}, 5*time.Second, time.Millisecond)
+	c.awaitPut()
 	cancel()
 	_, err = ended()
 	require.ErrorIs(t, err, context.Canceled)
