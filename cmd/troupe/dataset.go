@@ -18,26 +18,9 @@ func newDatasetCommand(s *session) *cobra.Command {
 
 // newDatasetListCommand returns the verb that lists all data sets.
 func newDatasetListCommand(s *session) *cobra.Command {
-	flags, output := newPlaceFlags(s.Getenv), "table"
-	cmd := &cobra.Command{
-		Use:         "list",
-		Short:       "List all data sets, the built-in one first",
-		Example:     "  troupe dataset list\n  troupe dataset list -o json",
-		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			return s.at(flags, func(ctx context.Context, b backend) error {
-				list, err := b.Datasets(ctx)
-				if err != nil {
-					return err
-				}
-				return printList(s, output, list, "no data sets", datasetTable)
-			})
-		},
-	}
-	registerTable(cmd.Flags(), &output)
-	flags.register(cmd.Flags())
-	return cmd
+	return newListCommand(s, "dataset", "data sets", "List all data sets, the built-in one first", datasetTable, func(ctx context.Context, b backend) ([]api.Dataset, error) {
+		return b.Datasets(ctx)
+	})
 }
 
 func datasetTable(list []api.Dataset) *table {

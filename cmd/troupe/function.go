@@ -131,26 +131,9 @@ func (s *session) deploy(flags *functionFlags, output, became string, put func(c
 
 // newFunctionListCommand returns the verb that lists all functions.
 func newFunctionListCommand(s *session) *cobra.Command {
-	flags, output := newPlaceFlags(s.Getenv), "table"
-	cmd := &cobra.Command{
-		Use:         "list",
-		Short:       "List all functions, built-in ones first",
-		Example:     "  troupe function list\n  troupe function list -o json",
-		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitCorrupt, exitKilled),
-		Args:        noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			return s.at(flags, func(ctx context.Context, b backend) error {
-				list, err := b.Functions(ctx)
-				if err != nil {
-					return err
-				}
-				return printList(s, output, list, "no functions", functionTable)
-			})
-		},
-	}
-	registerTable(cmd.Flags(), &output)
-	flags.register(cmd.Flags())
-	return cmd
+	return newListCommand(s, "function", "functions", "List all functions, built-in ones first", functionTable, func(ctx context.Context, b backend) ([]api.Function, error) {
+		return b.Functions(ctx)
+	})
 }
 
 func functionTable(list []api.Function) *table {

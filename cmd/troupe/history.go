@@ -69,30 +69,14 @@ func epochTable(epochs []*messages.EpochRecord) *table {
 
 // newHistoryListCommand returns the verb that lists all jobs.
 func newHistoryListCommand(s *session) *cobra.Command {
-	flags, output := newPlaceFlags(s.Getenv), "table"
-	cmd := &cobra.Command{
-		Use:         "list",
-		Short:       "List all jobs, ended or not, the oldest first",
-		Example:     "  troupe history list\n  troupe history list -o json",
-		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitKilled),
-		Args:        noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			return s.at(flags, func(ctx context.Context, b backend) error {
-				views, err := b.AllJobs(ctx)
-				if err != nil {
-					return err
-				}
-				list := []jobjson.History{}
-				for _, v := range views {
-					list = append(list, jobjson.NewHistory(v))
-				}
-				return printList(s, output, list, "no jobs at "+b.Place(), historyTable)
-			})
-		},
-	}
-	registerTable(cmd.Flags(), &output)
-	flags.register(cmd.Flags())
-	return cmd
+	return newListCommand(s, "history", "jobs", "List all jobs, ended or not, the oldest first", historyTable, func(ctx context.Context, b backend) ([]jobjson.History, error) {
+		views, err := b.AllJobs(ctx)
+		var all []jobjson.History
+		for _, v := range views {
+			all = append(all, jobjson.NewHistory(v))
+		}
+		return all, err
+	})
 }
 
 func historyTable(list []jobjson.History) *table {

@@ -1,6 +1,6 @@
 // Command troupe trains neural networks with a company of actors.
 //
-// A file per verb (run.go, demo.go, version.go, help.go); the rest is what
+// A file per verb or group of them (run.go, task.go, modelexport.go); the rest is what
 // they share. This package wires and decides nothing: what a task may be is
 // decided by internal/task, what happens to a job by the actors.
 package main

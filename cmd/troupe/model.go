@@ -14,8 +14,7 @@ import (
 
 // newModelCommand returns the verb for trained models.
 func newModelCommand(s *session) *cobra.Command {
-	return newGroup("model", "List, show, export and delete trained models", "  troupe model list\n  troupe model export -n 01jcx5zq8w3f -o lenet.safetensors",
-		newModelListCommand(s), newModelShowCommand(s), newModelExportCommand(s), newModelDeleteCommand(s))
+	return newGroup("model", "List, show, export and delete trained models", "  troupe model list\n  troupe model export -n 01jcx5zq8w3f -o lenet.safetensors", newModelListCommand(s), newModelShowCommand(s), newModelExportCommand(s), newModelDeleteCommand(s))
 }
 
 // modelFlags are the flags that say which model is meant.
@@ -57,6 +56,21 @@ func withModel(ctx context.Context, b backend, id string, use func(api.Model, mo
 	}
 	defer from.Close()
 	return use(m, model.File{Card: model.Card{ID: m.ID, Bytes: m.Bytes, SHA256: m.SHA256}, Name: m.Model, From: from})
+}
+
+// newModelListCommand returns the verb that lists all models.
+func newModelListCommand(s *session) *cobra.Command {
+	return newListCommand(s, "model", "models", "List all models, the oldest first", modelTable, func(ctx context.Context, b backend) ([]api.Model, error) {
+		return b.Models(ctx)
+	})
+}
+
+func modelTable(models []api.Model) *table {
+	t := newTable("ID", "FUNCTION", "DATASET", "EPOCHS", "ACCURACY", "VAL-LOSS", "BYTES", "CREATED")
+	for _, m := range models {
+		t.row(m.ID, m.Function, m.Dataset, m.Epochs, orDash("%.1f %%", m.Accuracy), orDash("%.3f", m.ValidationLoss), m.Bytes, m.Created)
+	}
+	return t
 }
 
 // newModelDeleteCommand returns the verb that removes a model.

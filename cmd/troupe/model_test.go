@@ -73,7 +73,7 @@ func TestModelList(t *testing.T) {
 func TestModelListOfAnEmptyStore(t *testing.T) {
 	url := "file://" + t.TempDir()
 	r := runModel(t, "list", "--store", url)
-	require.Equal(t, run{0, "", "no models in " + url + "\n"}, r)
+	require.Equal(t, run{0, "", "no models at " + url + "\n"}, r)
 	require.Equal(t, run{0, "[]\n", ""}, runModel(t, "list", "--store", url, "-o", "json"))
 }
 
