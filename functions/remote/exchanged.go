@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 const (
@@ -132,7 +133,7 @@ func answerJSON(w http.ResponseWriter, v any) error {
 
 // refuse answers a request that was not served.
 func refuse(w http.ResponseWriter, err error) {
-	status := StatusOf(fault.KindOf(err))
+	status := httpfault.Status(fault.KindOf(err))
 	if s, ok := errors.AsType[statusError](err); ok {
 		status = s.status
 	}

@@ -1,9 +1,8 @@
 package remote
 
 import (
-	"net/http"
-
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 // Failure is what a function that failed answers, with a status of 400 or more,
@@ -20,7 +19,7 @@ type Failure struct {
 // FailureOf returns an error as an endpoint sends it.
 func FailureOf(err error) Failure {
 	kind := fault.KindOf(err)
-	return Failure{Error: err.Error(), Code: StatusOf(kind), Kind: kind.String(), Trace: fault.TraceOf(err)}
+	return Failure{Error: err.Error(), Code: httpfault.Status(kind), Kind: kind.String(), Trace: fault.TraceOf(err)}
 }
 
 // Err is the error that an endpoint sent; ok is false when it is none.
@@ -33,22 +32,4 @@ func (f Failure) Err() (err error, ok bool) {
 		}
 	}
 	return nil, false
-}
-
-// StatusOf is the HTTP status of a kind.
-func StatusOf(kind fault.Kind) int {
-	switch kind {
-	case fault.Invalid:
-		return http.StatusBadRequest
-	case fault.NotFound:
-		return http.StatusNotFound
-	case fault.Conflict:
-		return http.StatusConflict
-	case fault.Unavailable:
-		return http.StatusServiceUnavailable
-	case fault.UserCode, fault.Rejected:
-		return http.StatusUnprocessableEntity
-	case fault.Corrupt, fault.Unknown:
-	}
-	return http.StatusInternalServerError
 }

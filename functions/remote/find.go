@@ -4,13 +4,13 @@ import (
 	"crypto/subtle"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/loopback"
 )
 
 // named is what a request says of the attempt that it is about. What it does not
@@ -140,7 +140,7 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 // or a page in a browser sent it there.
 func (e *Exchange) mayComeWithout(r *http.Request) error {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if tcp, ok := local.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() || !loopbackName(r.Host) {
+	if tcp, ok := local.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() || !loopback.Is(r.Host) {
 		return unauthorized("send the token of the invocation: Authorization: Bearer …")
 	}
 	if err := e.pages.Check(r); err != nil {
@@ -151,14 +151,4 @@ func (e *Exchange) mayComeWithout(r *http.Request) error {
 
 func unauthorized(text string) error {
 	return statusError{fault.New("remote.find", fault.Invalid, "%s", text), http.StatusUnauthorized}
-}
-
-// loopbackName reports whether a host, with or without a port, is this machine by
-// a name that no other machine's page can have.
-func loopbackName(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && address.IsLoopback()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 // maxInfer is how long the data of an infer may be, in bytes.
@@ -22,7 +23,7 @@ const maxInfer = 256 << 20
 func (e *Endpoint) called(w http.ResponseWriter, r *http.Request) {
 	call, err := remote.ParseCall(r.URL.Query())
 	if err != nil {
-		fail(w, remote.StatusOf(fault.KindOf(err)), err)
+		fail(w, httpfault.Status(fault.KindOf(err)), err)
 		return
 	}
 	if !e.takes(call.JobURL) {
@@ -31,14 +32,14 @@ func (e *Endpoint) called(w http.ResponseWriter, r *http.Request) {
 	}
 	data, err := infer(w, r, call.Task)
 	if err != nil {
-		fail(w, remote.StatusOf(fault.KindOf(err)), err)
+		fail(w, httpfault.Status(fault.KindOf(err)), err)
 		return
 	}
 	k := key{Ref: call.Ref, job: call.JobURL, token: bearer(r)}
 	run, err := e.join(k, func(ctx context.Context, slot int) answer { return e.answer(ctx, call, k.token, data, slot) })
 	switch {
 	case err != nil:
-		fail(w, remote.StatusOf(fault.KindOf(err)), err)
+		fail(w, httpfault.Status(fault.KindOf(err)), err)
 		return
 	case run == nil:
 		busy(w, e.config.Slots)
