@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/actors/board"
 	"github.com/troupe-ml/troupe/actors/host"
+	"github.com/troupe-ml/troupe/actors/jobprocess"
 	"github.com/troupe-ml/troupe/actors/scheduler"
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/config"
@@ -60,6 +61,11 @@ type Config struct {
 	// remote functions wait for that.
 	ServesJobs bool
 	Lines      func(python.Line) // gets each line that programs print; nil: the store alone does
+	// JobCommand runs one job in a process of its own, for Node.Jobs "process".
+	JobCommand jobprocess.Command
+	// Served says that this is such a process: a server queues its job, grants its
+	// slots (OfferSlots), and keeps what happens to it.
+	Served bool
 }
 
 // Company is the running actors of one node. It is safe for concurrent use.
@@ -74,6 +80,7 @@ type Company struct {
 	programs   *programs
 	remotes    *remotes
 	logs       *jobLogs
+	processes  *jobprocess.Launcher // of jobs; nil: they have none of their own
 	runner     *host.Local
 	store      store.Store
 	datasets   *dataset.Catalog
@@ -81,7 +88,7 @@ type Company struct {
 	jobs       *Jobs
 	catalog    *job.Catalog
 	board      *board.Board
-	events     *eventLog
+	events     *eventLog // nil: a server keeps them
 	slots      int
 	offers     atomic.Uint64   // of slots, so far
 	background sync.WaitGroup  // what runs beside the actors
@@ -162,8 +169,10 @@ func Start(cfg Config) (_ *Company, err error) {
 		origin = originServer
 	}
 	c.catalog, c.slots, c.board = job.New(bucket), cfg.Node.Slots, board.New(c.rim.Now)
-	c.events = newEventLog(c.catalog, cfg.Log)
-	c.closers = append(c.closers, c.events.close)
+	if !cfg.Served {
+		c.events = newEventLog(c.catalog, cfg.Log)
+		c.closers = append(c.closers, c.events.close)
+	}
 	if cfg.Server {
 		if err := c.lead(context.Background(), claim.New(bucket), claim.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid(), Address: cfg.Address}); err != nil {
 			return nil, err
@@ -172,6 +181,10 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.jobs = NewJobs(c.catalog, job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, origin, func() int64 { return c.rim.Now().UnixMilli() })
 	c.jobs.waits = c.signs
 	c.closers = append(c.closers, c.jobs.release)
+	if c.processes, err = c.openProcesses(cfg); err != nil {
+		return nil, err
+	}
+	c.closers = append(c.closers, c.processes.Close)
 	if err := c.spawn(cfg, policy, scratch, boot); err != nil {
 		return nil, err
 	}
@@ -197,6 +210,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 		OpenModel: c.models.Open,
 		Options:   actorkit.Options(cfg.Log),
 		Load:      c.load,
+		Processes: c.processes,
 	})
 	return err
 }
@@ -220,7 +234,9 @@ func (c *Company) Models() *model.Catalog { return c.models.catalog }
 func (c *Company) shown(events []*messages.JobEvent) {
 	c.board.Add(events)
 	c.remotes.merges.add(events)
-	c.events.add(events)
+	if c.events != nil {
+		c.events.add(events)
+	}
 	for _, e := range events {
 		if e.GetEnded() != nil {
 			c.mu.Lock()
@@ -261,10 +277,11 @@ func (c *Company) shutdown() error {
 	for _, pid := range []*actor.PID{c.tree.ParameterServer, c.tree.Scheduler, c.tree.Host, c.tree.Journal} {
 		_ = c.system.Root.StopFuture(pid).Wait() // bounded; what does not stop has nothing left to hold
 	}
+	err := c.processes.Close() // before the rim, whose work may wait for them
 	c.rim.Close()
 	patience, cancel := context.WithTimeout(context.Background(), functionPatience)
 	defer cancel()
-	err := c.runner.Await(patience)
+	err = errors.Join(err, c.runner.Await(patience))
 	c.system.Shutdown()
 	return errors.Join(err, c.release())
 }

@@ -57,6 +57,9 @@ func (c *Company) Stacks(ctx context.Context, id string) (string, error) {
 	if _, err := c.Job(ctx, id); err != nil {
 		return "", err
 	}
+	if text, there, err := c.processes.Stacks(ctx, id); there {
+		return text, err
+	}
 	stacks := map[int]string{}
 	for _, r := range []functions.Tracer{c.native, c.programs} {
 		maps.Copy(stacks, r.Stacks(id))

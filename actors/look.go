@@ -141,7 +141,7 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 		return err
 	}
 	resumed := c.after(id)
-	if _, goesOn := c.runs(id); !goesOn || resumed > 0 {
+	if _, goesOn := c.runs(id); (!goesOn || resumed > 0) && c.events != nil {
 		c.events.flush(ctx) // so that the store has them all
 	}
 	if known, err := c.mayHaveBeen(ctx, id, from); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/actors/invoker"
+	"github.com/troupe-ml/troupe/actors/jobprocess"
 	"github.com/troupe-ml/troupe/actors/journal"
 	"github.com/troupe-ml/troupe/actors/paramserver"
 	"github.com/troupe-ml/troupe/actors/scheduler"
@@ -41,6 +42,8 @@ type TreeDeps struct {
 	Space  plane.Space
 	Models train.Models
 	Jobs   *Jobs // owns the jobs of this node in the store
+	// Processes starts those of jobs; nil: jobs have none of their own.
+	Processes *jobprocess.Launcher
 	// Shown gets the events of all jobs, see journal.Deps; nil: nobody.
 	Shown func([]*messages.JobEvent)
 	// OpenModel opens a model that a job starts from; see train.Deps.
@@ -59,6 +62,9 @@ type TreeDeps struct {
 //	    FunctionInvoker
 //	FunctionHost
 //	Journal
+//
+// Where jobs have processes of their own, what stands for one is where its TrainJob
+// is, which has a tree like this in that process.
 type Tree struct {
 	Scheduler, ParameterServer, Host, Journal *actor.PID
 }
@@ -150,19 +156,28 @@ func schedulerProps(t *Tree, d TreeDeps) *actor.Props {
 }
 
 func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
-	jobDeps := trainDeps(t, d)
+	own := inThisProcess(t, d)
+	if d.Processes != nil {
+		own = inProcess(t, d)
+	}
 	return paramserver.Props(paramserver.Deps{
 		Log: d.Log, Rim: d.Rim, Options: d.irreplaceableOptions(parameterServerName),
 		Scheduler: func() *actor.PID { return t.Scheduler },
 		Journal:   func() *actor.PID { return t.Journal },
-		Own: func(id string, start *messages.StartJob, stale job.Sighting) (*paramserver.Owned, job.Sighting, error) {
-			owned, seen, err := d.Jobs.Own(context.Background(), id, start.GetTask(), stale)
-			if err != nil {
-				return nil, seen, err
-			}
-			return incarnation(id, owned, jobDeps), seen, nil
-		},
+		Own:       own,
 	})
+}
+
+// inThisProcess has a job run here.
+func inThisProcess(t *Tree, d TreeDeps) func(string, *messages.StartJob, job.Sighting) (*paramserver.Owned, job.Sighting, error) {
+	deps := trainDeps(t, d)
+	return func(id string, start *messages.StartJob, stale job.Sighting) (*paramserver.Owned, job.Sighting, error) {
+		owned, seen, err := d.Jobs.Own(context.Background(), id, start.GetTask(), stale)
+		if err != nil {
+			return nil, seen, err
+		}
+		return incarnation(id, owned, deps), seen, nil
+	}
 }
 
 // incarnation is a job that this node owns, as the ParameterServer sees it.

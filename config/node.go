@@ -55,6 +55,9 @@ type Node struct {
 	// Policy decides a job's N between epochs: one of Policies.
 	Policy string `json:"policy"`
 
+	// Jobs says where the jobs of a server run: one of JobsModes.
+	Jobs string `json:"jobs,omitempty"`
+
 	// Scratch holds what need not outlive the process.
 	Scratch Scratch `json:"scratch"`
 }
@@ -68,6 +71,7 @@ func DefaultNode() Node {
 		Slots:   Cores(),
 		Store:   DefaultStore(os.Getenv),
 		Policy:  "throughput",
+		Jobs:    JobsHere,
 		Scratch: DefaultScratch(),
 	}
 }
@@ -77,6 +81,15 @@ func Cores() int { return runtime.GOMAXPROCS(0) }
 
 // Policies lists the names that Node.Policy may have.
 func Policies() []string { return []string{"static", "throughput"} }
+
+// Where the jobs of a server run: in its own process, or each in one of its own.
+const (
+	JobsHere        = "in-process"
+	JobsInProcesses = "process"
+)
+
+// JobsModes lists what Node.Jobs may be.
+func JobsModes() []string { return []string{JobsHere, JobsInProcesses} }
 
 // ThreadsPerSlot returns Threads, or where that is 0 the cores divided by the
 // slots, at least 1.
@@ -107,6 +120,8 @@ func (n Node) Validate() error {
 		return invalid("there is no store: give --store file:///folder, or set TROUPE_STORE or HOME")
 	case !slices.Contains(Policies(), n.Policy):
 		return invalid("there is no policy %q: give one of %s", n.Policy, strings.Join(Policies(), ", "))
+	case n.Jobs != "" && !slices.Contains(JobsModes(), n.Jobs):
+		return invalid("jobs do not run %q: give one of %s", n.Jobs, strings.Join(JobsModes(), ", "))
 	}
 	return n.Scratch.Validate()
 }

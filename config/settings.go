@@ -39,6 +39,7 @@ func Keys() []Key {
 		{"listen", DefaultAPI().Listen},
 		{"tls-dir", "beside the configuration"},
 		{"policy", "throughput"},
+		{"jobs", JobsHere},
 		{"slots", "cores"},
 		{"threads", "cores/slots"},
 		{"python", "the first one found that has torch"},

@@ -27,12 +27,10 @@ const (
 // processes left in it. Where cfg leaves the choice both candidates are swept
 // first: what a killed process held in memory is room again.
 func chooseDir(cfg config.Scratch, warn func(string)) string {
+	Sweep(cfg, warn)
 	if cfg.Dir != "" {
-		sweep(cfg.Dir, warn)
 		return cfg.Dir
 	}
-	sweep(memoryDir, warn)
-	sweep(os.TempDir(), warn)
 	wanted := int64(enough)
 	if cfg.Limit > 0 {
 		wanted = cfg.Limit
@@ -120,6 +118,17 @@ func lockFolder(folder string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// Sweep removes what killed processes of this user have left where cfg has them
+// keep their scratch. OpenScratch does the same first.
+func Sweep(cfg config.Scratch, warn func(string)) {
+	if cfg.Dir != "" {
+		sweep(cfg.Dir, warn)
+		return
+	}
+	sweep(memoryDir, warn)
+	sweep(os.TempDir(), warn)
 }
 
 // sweep removes the folders in dir's base that no living process holds.

@@ -264,7 +264,7 @@ func (p *proxy) onTick(ctx actor.Context) {
 func (p *proxy) obey(ctx actor.Context) {
 	work, process := p.work, p.process
 	if size := p.state.toResize(); size != nil {
-		next := sizeOf(size)
+		next := p.state.sizeOf(size)
 		p.deps.Rim.Go(ctx.Self(), func() any { return &resized{size, process.Resize(work, next)} })
 	}
 	if stop := p.state.toStop(); stop != nil {

@@ -75,6 +75,16 @@ func sizeOf(size *messages.JobSize) Size {
 	return out
 }
 
+// sizeOf is a size as the running process takes it. N of a static job does not
+// change.
+func (s *state) sizeOf(size *messages.JobSize) Size {
+	out := sizeOf(size)
+	if s.static() {
+		out.Parallelism = 0
+	}
+	return out
+}
+
 // started takes in that the process has its task, with a size.
 func (s *state) started(size *messages.JobSize) {
 	s.sent = size

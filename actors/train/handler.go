@@ -26,7 +26,7 @@ const (
 )
 
 // GetHandler returns the HTTP interface of the job: start, update, stop, health,
-// history, events. A call that the job does not expect, whatever its order and
+// history, events, stacks. A call that the job does not expect, whatever its order and
 // body, gets a status from 400 to 499 and changes nothing; a call that only
 // repeats what was asked (update, stop) is answered as the first. Errors are
 // {"error": text, "code": status}.
@@ -64,6 +64,7 @@ func endpoints() []endpoint {
 		{http.MethodGet, "/health", (*TrainJob).serveHealth},
 		{http.MethodGet, "/history", (*TrainJob).serveHistory},
 		{http.MethodGet, "/events", (*TrainJob).serveEvents},
+		{http.MethodGet, "/stacks", (*TrainJob).serveStacks},
 	}
 }
 

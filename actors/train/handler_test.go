@@ -73,6 +73,7 @@ func (s *host) Job(context.Context, string) (*messages.JobView, error) {
 
 func (s *host) SetParallelism(context.Context, string, uint32) error { return s.do("parallelism") }
 func (s *host) OfferSlots(context.Context, uint32) error             { return s.do("slots") }
+func (s *host) Stacks(context.Context, string) (string, error)       { return "function 0:\n  main.py:7\n", s.do("stacks") }
 func (s *host) Done() <-chan struct{}                                { return s.done }
 
 func (s *host) StopStoredJob(_ context.Context, _ string, reason string) error {
@@ -156,6 +157,8 @@ func TestEndpointsInEachPhase(t *testing.T) {
 		{"HEAD", "/events", "", statuses{409, 200, 200}},
 		{"GET", "/events?after=j", "", statuses{409, 400, 400}},
 		{"GET", "/events?after=other:1:1", "", statuses{409, 400, 400}},
+		{"GET", "/stacks", "", statuses{409, 200, 200}},
+		{"POST", "/start", `{"request":` + task + `,"job":{"id":"j","state":{"slots":1}}}`, statuses{200, 409, 409}},
 		{"GET", "/start", "", statuses{405, 405, 405}},
 		{"PUT", "/update", "", statuses{405, 405, 405}},
 		{"POST", "/stop", "", statuses{405, 405, 405}},

@@ -21,11 +21,11 @@ func (j *TrainJob) serveStart(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	task, n, err := jobjson.DecodeStart(j.name(), body)
+	task, size, err := jobjson.DecodeStart(j.name(), body)
 	if err != nil {
 		return err
 	}
-	submission, err := j.start(r.Context(), task, n)
+	submission, err := j.start(r.Context(), task, size)
 	if err != nil {
 		return err
 	}
@@ -100,6 +100,21 @@ func (j *TrainJob) serveHistory(w http.ResponseWriter, r *http.Request) error {
 	if v.GetResult() != nil {
 		j.tell()
 	}
+	return nil
+}
+
+// serveStacks answers GET /stacks with where the running functions are, as text.
+func (j *TrainJob) serveStacks(w http.ResponseWriter, r *http.Request) error {
+	host, id, err := j.running()
+	if err != nil {
+		return err
+	}
+	stacks, err := host.Stacks(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, stacks)
 	return nil
 }
 

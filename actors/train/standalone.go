@@ -25,6 +25,8 @@ type Standalone interface {
 	SetParallelism(ctx context.Context, id string, n uint32) error
 	// OfferSlots has the node run at most so many functions from now on.
 	OfferSlots(ctx context.Context, slots uint32) error
+	// Stacks says where each running function of a job is right now. NotFound.
+	Stacks(ctx context.Context, id string) (string, error)
 	// StopStoredJob ends a job as STOPPED, soon. NotFound; Conflict: it has ended.
 	StopStoredJob(ctx context.Context, id, reason string) error
 	// JobEvents calls on with the events of a job behind a cursor, or from its
@@ -44,7 +46,7 @@ type Seen struct {
 // end with its caller: a start is accepted or refused, and nobody is left to
 // guess. Conflict: the job has its task; Unavailable: it has no company; and
 // those of StartJobAs.
-func (j *TrainJob) start(ctx context.Context, task *messages.TrainTask, n uint32) (Submission, error) {
+func (j *TrainJob) start(ctx context.Context, task *messages.TrainTask, size jobjson.Update) (Submission, error) {
 	host, err := j.hosted()
 	if err != nil {
 		return Submission{}, err
@@ -52,9 +54,23 @@ func (j *TrainJob) start(ctx context.Context, task *messages.TrainTask, n uint32
 	if err := j.claimStart(); err != nil {
 		return Submission{}, err
 	}
-	submission, err := host.StartJobAs(context.WithoutCancel(ctx), j.id, j.withK(task), n)
+	submission, err := j.startAs(context.WithoutCancel(ctx), host, task, size)
 	j.started(submission, err)
 	return submission, err
+}
+
+// startAs has the node offer the slots before it has the job.
+func (j *TrainJob) startAs(ctx context.Context, host Standalone, task *messages.TrainTask, size jobjson.Update) (Submission, error) {
+	if size.Slots != nil {
+		if err := host.OfferSlots(ctx, *size.Slots); err != nil {
+			return Submission{}, err
+		}
+	}
+	var n uint32
+	if size.Parallelism != nil {
+		n = *size.Parallelism
+	}
+	return host.StartJobAs(ctx, j.id, j.withK(task), n)
 }
 
 // hosted returns the company. Unavailable: there is none that can run a job over
@@ -105,13 +121,13 @@ func (j *TrainJob) update(ctx context.Context, u jobjson.Update) error {
 	if err != nil {
 		return err
 	}
-	if u.Parallelism != nil {
-		if err := host.SetParallelism(ctx, id, *u.Parallelism); err != nil {
+	if u.Slots != nil { // first: N follows them
+		if err := host.OfferSlots(ctx, *u.Slots); err != nil {
 			return err
 		}
 	}
-	if u.Slots != nil {
-		return host.OfferSlots(ctx, *u.Slots)
+	if u.Parallelism != nil {
+		return host.SetParallelism(ctx, id, *u.Parallelism)
 	}
 	return nil
 }

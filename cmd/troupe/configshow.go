@@ -25,7 +25,7 @@ type settingRow struct {
 // newConfigShowCommand returns the verb that shows all settings.
 func newConfigShowCommand(s *session) *cobra.Command {
 	server, node, output := &remoteFlags{}, newNodeFlags(s.Getenv), "table"
-	web, policy := config.DefaultAPI(), config.DefaultNode().Policy
+	web, serving := config.DefaultAPI(), config.DefaultNode()
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show each setting, and where it comes from",
@@ -50,7 +50,7 @@ $XDG_CONFIG_HOME/troupe/config.yaml, or ~/.config/troupe/config.yaml.`,
 	}
 	set := cmd.Flags()
 	server.register(set)
-	registerServing(set, &web, &policy)
+	registerServing(set, &web, &serving)
 	node.registerAllSettings(set)
 	registerTable(set, &output)
 	return cmd

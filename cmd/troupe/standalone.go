@@ -70,6 +70,7 @@ func (s *session) standalone(id string, port int, flags *nodeFlags, server *remo
 	}
 	var owner *client.Client
 	if server.set.Changed("server") { // and not what the environment says for other verbs
+		local.Policy = "static" // what the server decides comes by POST /update
 		if owner, err = s.dial(server); err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func (s *session) standalone(id string, port int, flags *nodeFlags, server *remo
 	ctx, release := s.untilSignal()
 	defer release()
 	log := newLog(s.screen, flags.verbose)
-	c, err := actors.Start(actors.Config{Log: log, Node: local})
+	c, err := actors.Start(actors.Config{Log: log, Node: local, Served: owner != nil})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -26,7 +26,7 @@ const closeFor = 5 * time.Second
 // newUpCommand returns the verb that makes a node which many people use.
 func newUpCommand(s *session) *cobra.Command {
 	node, web := newNodeFlags(s.Getenv), config.DefaultAPI()
-	policy := config.DefaultNode().Policy
+	serving := config.DefaultNode()
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a server",
@@ -34,38 +34,42 @@ func newUpCommand(s *session) *cobra.Command {
 that has --server, until a signal ends it.
 
 Jobs are kept in the store: those that run, or wait, when the server ends or
-dies go on when the next one starts on the same store. On a loopback address
+dies go on when the next one starts on the same store. With --jobs process each
+job has a process of its own: one that crashes, or is killed, goes on in a new one,
+and no other job notices. On a loopback address
 nobody needs a token. Any other address has TLS: its first start makes a
 certificate and tokens in --tls-dir.`,
 		Example: `  troupe up
   troupe up --slots 8 --store file:///srv/troupe
+  troupe up --jobs process
   troupe up --listen 0.0.0.0:8780 --tls-dir /etc/troupe`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitCorrupt, exitKilled),
 		Args:        noArguments,
-		RunE:        func(*cobra.Command, []string) error { return s.up(node, policy, web) },
+		RunE:        func(*cobra.Command, []string) error { return s.up(node, serving, web) },
 	}
 	set := cmd.Flags()
 	set.SortFlags = false
-	registerServing(set, &web, &policy)
+	registerServing(set, &web, &serving)
 	node.registerAllSettings(set)
 	return cmd
 }
 
 // registerServing adds the flags of a node that serves.
-func registerServing(set *pflag.FlagSet, web *config.API, policy *string) {
+func registerServing(set *pflag.FlagSet, web *config.API, node *config.Node) {
 	set.StringVar(&web.Listen, "listen", web.Listen, "address to listen on, host:port")
 	set.StringVar(&web.TLSDir, "tls-dir", "", "folder of certificates and tokens, for an address that is not loopback (default: beside the configuration)")
 	set.StringVar(&web.JobURL, "job-url", "", "where the endpoints of remote functions reach this server (default: its first address)")
-	set.Var(oneOf(policy, config.Policies()), "policy", "how N changes between the epochs of a job")
+	set.Var(oneOf(&node.Policy, config.Policies()), "policy", "how N changes between the epochs of a job")
+	set.Var(oneOf(&node.Jobs, config.JobsModes()), "jobs", "where jobs run: in the server's process, or each in one of its own")
 }
 
 // up serves until a signal comes, or the company ends by itself.
-func (s *session) up(flags *nodeFlags, policy string, web config.API) (err error) {
+func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err error) {
 	local, err := flags.node(&messages.TrainTask{Options: &messages.TrainOptions{}})
 	if err != nil {
 		return err
 	}
-	local.Policy = policy
+	local.Policy, local.Jobs = serving.Policy, serving.Jobs
 	if web.TLSDir == "" {
 		web.TLSDir = config.DefaultTLSDir(s.Getenv)
 	}
@@ -84,7 +88,12 @@ func (s *session) up(flags *nodeFlags, policy string, web config.API) (err error
 	case fault.KindOf(taken) != fault.Conflict:
 		return taken
 	}
-	c, err := actors.Start(actors.Config{Log: log, Node: local, Server: true, Address: address, ServesJobs: true})
+	jobs, err := newJobProcesses(local, flags.verbose, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, jobs.Close()) }()
+	c, err := actors.Start(actors.Config{Log: log, Node: local, JobCommand: jobs.command, Server: true, Address: address, ServesJobs: true})
 	if err != nil {
 		return err // that of a store which another server has comes before that of its address
 	}

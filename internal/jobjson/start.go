@@ -11,23 +11,29 @@ import (
 // Start is KubeML's TrainTask: what POST /start of a standalone job takes.
 type Start struct {
 	Request TrainRequest `json:"request"`
-	Job     JobInfo      `json:"job"`
+	Job     StartInfo    `json:"job"`
 }
 
-// NewStart returns what starts a job under an id with n functions, 0 for as many
-// as its task says, or, where it goes on, as it had. It shares the task's options.
-func NewStart(id string, t *messages.TrainTask, n uint32) Start {
-	return Start{Request: NewTrainRequest(t), Job: JobInfo{ID: id, State: JobState{Parallelism: n}}}
+// StartInfo is KubeML's JobInfo.
+type StartInfo struct {
+	ID    string `json:"id"`
+	State Update `json:"state"`
+}
+
+// NewStart returns what starts a job under an id, of a size: with nothing in it with
+// as many functions as its task says, or, where it goes on, as it had. It shares the
+// task's options.
+func NewStart(id string, t *messages.TrainTask, size Update) Start {
+	return Start{Request: NewTrainRequest(t), Job: StartInfo{ID: id, State: size}}
 }
 
 // DecodeStart reads the body of POST /start of the standalone job with that id: a
-// Start, or a TrainRequest alone. The task is complete, and n is what the job's
-// state asks for, 0 for nothing. Errors are those of DecodeTask; Invalid: another
-// id.
-func DecodeStart(id string, body []byte) (t *messages.TrainTask, n uint32, err error) {
+// Start, or a TrainRequest alone. The task is complete, and size is what the job's
+// state asks for. Errors are those of DecodeTask; Invalid: another id.
+func DecodeStart(id string, body []byte) (t *messages.TrainTask, size Update, err error) {
 	members, err := Object("request", body)
 	if err != nil {
-		return nil, 0, err
+		return nil, size, err
 	}
 	var request, job json.RawMessage
 	for _, m := range members {
@@ -40,54 +46,50 @@ func DecodeStart(id string, body []byte) (t *messages.TrainTask, n uint32, err e
 	}
 	if request == nil {
 		t, err = DecodeTask(body) // which knows no job
-		return t, 0, err
+		return t, size, err
 	}
 	for _, m := range members {
 		if m.Name != "request" && m.Name != "job" {
-			return nil, 0, Unknown("task", m.Name, []string{"request", "job"})
+			return nil, size, Unknown("task", m.Name, []string{"request", "job"})
 		}
 	}
-	if n, err = startedAs(id, job); err != nil {
-		return nil, 0, err
+	if size, err = startedAs(id, job); err != nil {
+		return nil, size, err
 	}
 	t, err = DecodeTask(request)
-	return t, n, err
+	return t, size, err
 }
 
-// startedAs reads KubeML's JobInfo, and returns the parallelism of its state.
-func startedAs(id string, raw json.RawMessage) (n uint32, err error) {
+// startedAs reads KubeML's JobInfo, and returns the size that its state says.
+func startedAs(id string, raw json.RawMessage) (size Update, err error) {
 	if raw == nil || string(raw) == "null" {
-		return 0, nil
+		return size, nil
 	}
 	members, err := Object("job", raw)
 	if err != nil {
-		return 0, err
+		return size, err
 	}
 	for _, m := range members {
 		switch {
 		case m.Name == "pod", m.Name == "svc": // where KubeML runs it
 		case m.Name != "id" && m.Name != "state":
-			return 0, Unknown("job", m.Name, []string{"id", "state"})
+			return size, Unknown("job", m.Name, []string{"id", "state"})
 		case m.IsNull():
 		case m.Name == "state":
-			u, err := decodeState("job.state", m.Value, 0, "parallelism", "elapsed_time")
-			if err != nil {
-				return 0, err
-			}
-			if u.Parallelism != nil {
-				n = *u.Parallelism
+			if size, err = decodeState("job.state", m.Value, 0, "parallelism", "elapsed_time", "slots"); err != nil {
+				return size, err
 			}
 		default:
 			asked, err := text("job.id", m.Value)
 			if err != nil {
-				return 0, err
+				return size, err
 			}
 			if asked != "" && asked != id {
-				return 0, Invalid("job.id %q: this is job %s: send the task to its own job, or leave the id out", Shown(asked), id)
+				return size, Invalid("job.id %q: this is job %s: send the task to its own job, or leave the id out", Shown(asked), id)
 			}
 		}
 	}
-	return n, nil
+	return size, nil
 }
 
 // Update is what POST /update of a standalone job takes: KubeML's JobState, and
