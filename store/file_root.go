@@ -121,9 +121,15 @@ func (f *File) another(id string) error {
 func (f *File) settled(op, key string, root *os.Root) error {
 	info, err := os.Stat(f.dir)
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err != nil || f.root != root || !os.SameFile(info, f.info) {
-		return fault.New(op, fault.Unavailable, "%s was moved away while it was written: it is tried again", filepath.Join(f.dir, key))
+	now, _, err := f.rootLocked(info, err)
+	f.mu.Unlock()
+	switch {
+	case err != nil && fault.KindOf(err) == fault.Unknown:
+		return f.unavailable(op, key, err)
+	case err != nil:
+		return err
+	case now != root:
+		return fault.New(op, fault.Unavailable, "another folder has taken the place of the store %s while %s was written: it is tried again there", f.dir, key)
 	}
 	return nil
 }

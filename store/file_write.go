@@ -44,7 +44,7 @@ func (f *File) PutIfAbsent(ctx context.Context, key string, write func(io.Writer
 }
 
 // put writes a temporary file and publishes it under key.
-func (f *File) put(ctx context.Context, op, key string, write func(io.Writer) error, publish func(r *os.Root, from, to string) error) error {
+func (f *File) put(ctx context.Context, op, key string, write func(io.Writer) error, publish func(r *os.Root, from, to string) error) (err error) {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
@@ -52,6 +52,14 @@ func (f *File) put(ctx context.Context, op, key string, write func(io.Writer) er
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if fault.KindOf(err) != fault.Unavailable {
+			return
+		}
+		if gone := f.settled(op, key, root); gone != nil {
+			err = gone // what the folder said as it went is no help
+		}
+	}()
 	file, temp, err := f.createTemp(root, path.Dir(key))
 	if err != nil {
 		f.prune(root, path.Dir(key))

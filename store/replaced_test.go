@@ -150,10 +150,12 @@ func TestAFolderThatNeverWasAStore(t *testing.T) {
 // A write during which the folder goes is none: it says so, wherever it was.
 func TestAFolderThatGoesInTheMiddleOfAWrite(t *testing.T) {
 	for name, c := range map[string]struct {
+		says      string
 		meanwhile func(t *testing.T, s *store.File, dir, away string)
 	}{
-		"it goes": {func(t *testing.T, _ *store.File, dir, away string) { move(t, dir, away) }},
-		"a copy takes its place": {func(t *testing.T, s *store.File, dir, away string) {
+		"it goes":       {"mount it or move it back", func(t *testing.T, _ *store.File, dir, away string) { move(t, dir, away) }},
+		"it is removed": {"mount it or move it back", func(t *testing.T, _ *store.File, dir, _ string) { require.NoError(t, os.RemoveAll(dir)) }},
+		"a copy takes its place": {"another folder has taken the place", func(t *testing.T, s *store.File, dir, away string) {
 			move(t, dir, away)
 			require.NoError(t, os.CopyFS(dir, os.DirFS(away)))
 			require.Equal(t, "before", read(t, s, "a/k"), "somebody else uses that already")
@@ -166,6 +168,7 @@ func TestAFolderThatGoesInTheMiddleOfAWrite(t *testing.T) {
 				return text("lost")(w)
 			})
 			require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+			require.ErrorContains(t, err, c.says)
 			if _, err := os.Stat(dir); err == nil {
 				require.Equal(t, "before", read(t, s, "a/k"))
 			}

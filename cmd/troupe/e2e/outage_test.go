@@ -75,6 +75,67 @@ func (s *said) count(text string) int {
 	return strings.Count(s.text.String(), text)
 }
 
+// listen starts a process and takes in what it says.
+func listen(t *testing.T, cmd *exec.Cmd) *said {
+	t.Helper()
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	says, done := &said{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		says.read(stderr)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-done
+		_ = cmd.Wait()
+	})
+	return says
+}
+
+// A store whose folder goes away, and comes back as it was a while ago: training
+// goes on, nothing is written to where the folder has gone, and what is there
+// again has all that the job needs.
+func TestE2EStoreThatIsRestoredFromABackup(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	cmd := h.command(t, long...)
+	says := listen(t, cmd)
+	await(t, patience, "a first epoch is stored", func() bool { return h.reached(t) > 1 })
+	moved := filepath.Join(t.TempDir(), "moved")
+	id, err := os.ReadFile(filepath.Join(h.store, "store.json"))
+	require.NoError(t, err)
+
+	require.NoError(t, os.Rename(h.store, moved))
+	await(t, patience, "a warning", func() bool { return says.count("the folder of the store, "+h.store+", is away") > 0 })
+	gone := home{store: moved}
+	before, stored := says.count("\nepoch "), gone.reached(t)
+	await(t, patience, "training goes on", func() bool { return says.count("\nepoch ") > before+3 })
+	require.Equal(t, stored, gone.reached(t))
+	require.NoDirExists(t, h.store)
+
+	require.NoError(t, os.Mkdir(h.store, 0o700)) // a backup from before the job began
+	require.NoError(t, os.WriteFile(filepath.Join(h.store, "store.json"), id, 0o600))
+	await(t, patience, "a state is stored again", func() bool { return h.reached(t) > before })
+	require.Equal(t, stored, gone.reached(t))
+	e := h.troupe(t, "run", "--resume", "last")
+	require.Equal(t, 4, e.code, e.err)
+	require.Contains(t, e.err, " runs on ")
+
+	at := h.reached(t)
+	require.NoError(t, cmd.Process.Kill())
+	r := h.begin(t, "--resume", "last")
+	line, err := r.err.ReadString('\n')
+	require.NoError(t, err)
+	var epoch, round int
+	_, err = fmt.Sscanf(line[strings.Index(line, " goes on"):], " goes on in epoch %d, after round %d", &epoch, &round)
+	require.NoError(t, err, line)
+	require.GreaterOrEqual(t, epoch, at)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 8, r.wait(t).code)
+}
+
 // A store that takes nothing for a while: training goes on, people hear of it
 // once, what was stored stays, and the state is stored when that is possible
 // again.
@@ -99,20 +160,7 @@ func TestE2EStoreThatTakesNothingForAWhile(t *testing.T) {
 			h := newHome(t)
 			cmd := h.command(t, long...)
 			fault.prepare(t, h, cmd)
-			stderr, err := cmd.StderrPipe()
-			require.NoError(t, err)
-			require.NoError(t, cmd.Start())
-			var says said
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				says.read(stderr)
-			}()
-			defer func() {
-				_ = cmd.Process.Kill()
-				<-done
-				_ = cmd.Wait()
-			}()
+			says := listen(t, cmd)
 			// The same files, whatever is mounted for the process alone.
 			seen := h
 			seen.store = filepath.Join(fmt.Sprintf("/proc/%d/root", cmd.Process.Pid), h.store)
