@@ -25,4 +25,10 @@
 //     is silent. This is for owners that are frozen or cut off, which keep
 //     their locks, and for stores without locks. Clocks of different machines
 //     are never compared.
+//
+// # A store that is restored from a copy
+//
+// Claims are of the folder that is at the store's path. An owner that finds
+// another one there (store.Pin) makes its claim, all below it, and its lock anew,
+// and is over if somebody has its number in it, or a higher one.
 package claim

@@ -48,4 +48,13 @@
 // second one the states below are kept as the way back; then they, their files,
 // locks and beats go. An old owner that was in the middle of a Save then may
 // leave the files of that, until the next incarnation prunes.
+//
+// The last state of a job that nobody goes on from names no files (End): it takes
+// both places, and all files go. Clear does that for an owner that was killed
+// within.
+//
+// # A store that is restored from a copy
+//
+// A claim finds out anew what is there when another folder has taken the store's
+// place (store.Pin), and writes what is missing again, the task included.
 package job
