@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/loopback"
+	"github.com/troupe-ml/troupe/internal/pki"
 )
 
 func open(t *testing.T, dir string) *access.Setup {
@@ -80,11 +81,11 @@ func TestATokenCarriesTheFingerprintOfTheAuthority(t *testing.T) {
 	body, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	require.NoError(t, err)
 	block, _ := pem.Decode(body)
-	fingerprint, err := access.Fingerprint(token(t, dir, "read"))
+	fingerprint, _, err := pki.ParseToken(pki.ForAPI, token(t, dir, "read"))
 	require.NoError(t, err)
 	require.Equal(t, sha256.Sum256(block.Bytes), fingerprint)
 	for _, wrong := range []string{"", "x", "1.2.3", "2." + token(t, dir, "read")[2:], token(t, dir, "read")[:80], token(t, dir, "read") + ".x"} {
-		_, err := access.Fingerprint(wrong)
+		_, _, err := pki.ParseToken(pki.ForAPI, wrong)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), wrong)
 		if len(wrong) > 3 {
 			require.NotContains(t, err.Error(), wrong[3:], "no secret in an error")

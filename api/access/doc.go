@@ -3,7 +3,7 @@
 // On loopback nobody needs a token: who is on this machine may do all, except
 // that a web page may not, by whatever name it reaches us (Gate). Every other
 // address has TLS and wants a token, which Setup makes at the first start
-// beside a certificate authority and a server certificate:
+// beside a server certificate of the authority of package pki:
 //
 //	ca.pem, ca-key.pem           the authority: certificates for the cluster come from it too
 //	server.pem, server-key.pem   made again when it is about to end, or the host has other names

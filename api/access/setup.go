@@ -10,6 +10,14 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/pki"
+)
+
+// The files of a TLS folder, beside those of package pki.
+const (
+	serverFile    = "server.pem"
+	serverKeyFile = "server-key.pem"
+	tokensFile    = "tokens.json"
 )
 
 // Setup is what a server needs to be reached from other machines.
@@ -28,7 +36,7 @@ func Open(dir string, hosts []string) (*Setup, error) {
 	}
 	s := &Setup{}
 	hosts = append(slices.Clone(hosts), machineHosts()...)
-	err := locked(dir, func() error {
+	err := pki.Locked(dir, func() error {
 		ca, err := s.open(dir)
 		if err != nil {
 			return err
@@ -47,16 +55,16 @@ func Open(dir string, hosts []string) (*Setup, error) {
 }
 
 // open reads authority and tokens, or makes them.
-func (s *Setup) open(dir string) (*authority, error) {
+func (s *Setup) open(dir string) (*pki.Authority, error) {
 	s.Tokens = &Tokens{dir: dir}
 	err := s.Tokens.load()
 	if err == nil {
-		ca, err := loadAuthority(dir)
+		ca, err := pki.LoadAuthority(dir)
 		if fault.KindOf(err) == fault.NotFound {
 			err = fault.New("access.open", fault.Corrupt, "%w, but there are tokens: restore it, or remove the folder to make certificates and tokens anew", err)
 		}
 		if err == nil {
-			s.Tokens.fingerprint = ca.fingerprint()
+			s.Tokens.fingerprint = ca.Fingerprint()
 		}
 		return ca, err
 	}
@@ -67,21 +75,18 @@ func (s *Setup) open(dir string) (*authority, error) {
 	return s.make(dir)
 }
 
-// make fills a folder. The tokens come last: without them the next start makes
-// it all again.
-func (s *Setup) make(dir string) (*authority, error) {
-	ca, err := newAuthority(time.Now())
+// make fills a folder, in which the cluster may have an authority already. The
+// tokens come last: without them the next start makes them all again.
+func (s *Setup) make(dir string) (*pki.Authority, error) {
+	ca, err := pki.OpenAuthority(dir, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	if err := ca.save(dir); err != nil {
-		return nil, err
-	}
-	s.Tokens.fingerprint = ca.fingerprint()
+	s.Tokens.fingerprint = ca.Fingerprint()
 	var entries []entry
 	for _, role := range Roles() {
-		token := newToken(s.Tokens.fingerprint)
-		if err := writeFile(dir, role.String()+".token", []byte(token+"\n")); err != nil {
+		token := pki.NewToken(pki.ForAPI, s.Tokens.fingerprint)
+		if err := pki.WriteSecret(dir, role.String()+".token", []byte(token+"\n")); err != nil {
 			return nil, err
 		}
 		entries = append(entries, newEntry(role.String(), role, token))
@@ -95,7 +100,7 @@ func (s *Setup) make(dir string) (*authority, error) {
 // it must.
 type certificates struct {
 	dir   string
-	ca    *authority
+	ca    *pki.Authority
 	hosts []string
 
 	mu   sync.Mutex // guards cert
@@ -106,19 +111,19 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if c.cert != nil && c.ca.serves(c.cert.Leaf, c.hosts, now) {
+	if c.cert != nil && c.ca.Serves(c.cert.Leaf, c.hosts, now) {
 		return c.cert, nil
 	}
-	leaf, key, err := loadPair(c.dir, serverFile, serverKeyFile)
-	if err != nil || !c.ca.serves(leaf, c.hosts, now) {
-		if leaf, key, err = c.ca.issue(c.hosts, now); err != nil {
+	leaf, key, err := pki.LoadPair(c.dir, serverFile, serverKeyFile)
+	if err != nil || !c.ca.Serves(leaf, c.hosts, now) {
+		if leaf, key, err = c.ca.IssueServer(c.hosts, now); err != nil {
 			return nil, err
 		}
-		if err := savePair(c.dir, serverFile, serverKeyFile, leaf, key); err != nil {
+		if err := pki.SavePair(c.dir, serverFile, serverKeyFile, leaf, key); err != nil {
 			return nil, err
 		}
 	}
-	c.cert = &tls.Certificate{Certificate: [][]byte{leaf.Raw, c.ca.cert.Raw}, PrivateKey: key, Leaf: leaf} // who pins needs both
+	c.cert = &tls.Certificate{Certificate: [][]byte{leaf.Raw, c.ca.Certificate().Raw}, PrivateKey: key, Leaf: leaf} // who pins needs both
 	return c.cert, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/pki"
 )
 
 // Tokens are the tokens of a server, of which it knows the SHA-256 only. It is
@@ -33,7 +34,7 @@ type entry struct {
 }
 
 // Authority is the SHA-256 of the certificate of the authority that has signed
-// the server's, see Pinned.
+// the server's, see pki.Pinned.
 func (t *Tokens) Authority() [sha256.Size]byte { return t.fingerprint }
 
 func newEntry(name string, role Role, token string) entry {
@@ -69,7 +70,7 @@ func (t *Tokens) Create(name string, role Role) (string, error) {
 	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return !nameRune(r) }) {
 		return "", fault.New(op, fault.Invalid, "token name %.70q: give 1 to 64 of a-z, 0-9, . _ and -", name)
 	}
-	token := newToken(t.fingerprint)
+	token := pki.NewToken(pki.ForAPI, t.fingerprint)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if slices.ContainsFunc(t.entries, func(e entry) bool { return e.Name == name }) {
@@ -103,7 +104,7 @@ func (t *Tokens) saveLocked(entries []entry) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(t.dir, tokensFile, append(body, '\n')); err != nil {
+	if err := pki.WriteSecret(t.dir, tokensFile, append(body, '\n')); err != nil {
 		return err
 	}
 	t.entries = entries
@@ -112,7 +113,7 @@ func (t *Tokens) saveLocked(entries []entry) error {
 
 // load reads the tokens. NotFound: there is no such file.
 func (t *Tokens) load() error {
-	body, err := readSecret(t.dir, tokensFile)
+	body, err := pki.ReadSecret(t.dir, tokensFile)
 	if err != nil {
 		return err
 	}

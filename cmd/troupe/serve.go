@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
-	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/functions/remote/endpoint"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/pki"
 	"github.com/troupe-ml/troupe/plane"
 )
 
@@ -122,7 +122,7 @@ func (s *session) serve(flags *serveFlags) (err error) {
 	defer func() { err = errors.Join(err, served.runtime.Close()) }()
 	e, err := endpoint.New(endpoint.Config{
 		Runtime: served.runtime, Function: served.key, Slots: node.Slots, Threads: node.Threads, Dir: scratch.Folder(), Log: log,
-		Jobs: flags.jobs, TLS: access.Pinned,
+		Jobs: flags.jobs, TLS: pki.Pinned,
 	})
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ func importTable() []rule {
 		{packages: "internal/wire", may: []string{"internal/fault", "messages", "plane"}},            // plane.Ref is the twin of TensorRef
 		{packages: "internal/task", may: []string{"internal/fault", "config", "messages", "tensor"}}, // tensor reads what --merge names
 		{packages: "internal/sse"},
+		{packages: "internal/pki", may: []string{"internal/fault"}},
 		{packages: "internal/loopback"},
 		{packages: "internal/httpfault", may: []string{"internal/fault"}},
 		{packages: "internal/jobjson", may: []string{"internal/fault", "internal/httpfault", "internal/sse", "internal/wire", "internal/task", "config", "messages", "store/..."}},
@@ -52,8 +53,8 @@ func importTable() []rule {
 		{packages: "actors/actorkit", may: []string{"messages", "internal/fault", "internal/wire", "internal/invariant"}},
 		{packages: "actors/testkit/...", may: []string{"messages", "internal/fault", "internal/wire", "internal/invariant", "actors/actorkit"}},
 
-		{packages: "cluster/...", may: []string{"messages", "internal/fault", "internal/wire", "config", "store/..."}},
-		{packages: "api/...", may: []string{"messages", "internal/fault", "internal/wire", "internal/task", "internal/jobjson", "internal/httpfault", "internal/sse", "internal/loopback", "config", "store/..."}},
+		{packages: "cluster/...", may: []string{"messages", "internal/fault", "internal/httpfault", "internal/loopback", "internal/pki", "internal/wire", "config", "store/..."}},
+		{packages: "api/...", may: []string{"messages", "internal/fault", "internal/wire", "internal/task", "internal/jobjson", "internal/httpfault", "internal/sse", "internal/loopback", "internal/pki", "config", "store/..."}},
 		{packages: "sim/...", may: slices.Concat([]string{"messages", "internal/fault", "internal/task", "config", "tensor", "actors/..."}, seams)},
 
 		{packages: "examples/...", may: public},

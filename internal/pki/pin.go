@@ -1,4 +1,4 @@
-package access
+package pki
 
 import (
 	"crypto/sha256"
@@ -7,22 +7,12 @@ import (
 	"errors"
 )
 
-// ClientTLS returns how a client talks to the server that a token is for: with
-// no other, and without files. Invalid: it is no token.
-func ClientTLS(token string) (*tls.Config, error) {
-	fingerprint, err := Fingerprint(token)
-	if err != nil {
-		return nil, err
-	}
-	return Pinned(fingerprint), nil
-}
-
 // Pinned returns how a client talks to a server whose certificate is signed by
-// the authority with that fingerprint, see Fingerprint: with no other.
+// the authority with that fingerprint, and that sends along both: with no other.
 func Pinned(fingerprint [sha256.Size]byte) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		ServerName: serverName,
+		ServerName: ServerName,
 		// The chain is checked below, against the one authority that counts.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(state tls.ConnectionState) error { return verify(state, fingerprint) },
@@ -37,13 +27,17 @@ func verify(state tls.ConnectionState, fingerprint [sha256.Size]byte) error {
 		return errors.New("the server has no certificate")
 	}
 	for _, ca := range certs[1:] {
-		if sha256.Sum256(ca.Raw) != fingerprint {
+		if Fingerprint(ca) != fingerprint {
 			continue
 		}
 		roots := x509.NewCertPool()
 		roots.AddCert(ca)
-		_, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: serverName, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+		_, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: ServerName, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 		return err
 	}
-	return errors.New("the server is not the one that the token is for: check the address, or get a token of this server")
+	return ErrOtherAuthority
 }
+
+// ErrOtherAuthority is behind the error of who meets a server of another
+// authority than its token is of.
+var ErrOtherAuthority = errors.New("the server is not the one that the token is for: check the address, or get a token of this server")
