@@ -2,33 +2,53 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"maps"
+	"net"
 	"net/http"
+	"slices"
+	"sync"
+	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
+	"github.com/hashicorp/memberlist"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/cluster/trust"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/messages"
+)
+
+var (
+	// ErrEvicted is behind the error of a node that the leader has given up while
+	// it did not answer: others do its work.
+	ErrEvicted = errors.New("the leader has given this node up")
+	// ErrFenced is behind the error of a node that reaches too few of the others to
+	// go on.
+	ErrFenced = errors.New("this node reaches fewer than half of the nodes that it knows")
 )
 
 // Config is what a node needs to be one of a cluster.
 type Config struct {
 	Log      *zap.Logger     // required
-	Identity *trust.Identity // required
+	Identity *trust.Identity // required; with an Authority where the node leads
 
 	// Listen is host:port of the node listener, over which all but actors' messages
-	// goes; port 0: one that is free, the last one if it is. The host is also that
-	// of the listener for actors' messages.
+	// goes; port 0: the last one if it is free, else any. Actors' messages go to
+	// another port of that host: the next one, or any if the port is 0.
 	Listen string
-	// Advertise is the name or address by which other nodes reach this one; "": that
-	// of Listen, or the first address of this machine.
+	// Advertise is the name or address by which other nodes reach this one; "": the
+	// host of Listen, or where that is every address of this machine, the one from
+	// which this node reaches the leader.
 	Advertise string
 	// Handler answers what other nodes ask over HTTP: the tensor plane, the objects
 	// of the store. PeerOf says who asks. Nil: nothing. Paths below /cluster/ are the
 	// cluster's own.
 	Handler http.Handler
 
-	// What the others are told of this node. Together at most about 350 bytes: Invalid.
+	// What the others are told of this node. It must fit into 512 bytes: Invalid.
 	HTTP        string            // URL of its API, "" where it has none
 	Roles       []string          // what it does
 	Slots       uint32            // functions that it runs at once
@@ -39,67 +59,293 @@ type Config struct {
 
 // Cluster is this node's part in a cluster. It is safe for concurrent use.
 type Cluster struct {
-	done chan struct{}
+	config Config
+	id     *trust.Identity
+	log    *zap.Logger
+	boot   string
+
+	listener  *listener
+	servers   []*http.Server
+	transport *transport
+	links     *links
+	gossip    *memberlist.Memberlist
+
+	poked chan struct{}
+	stop  chan struct{}
+	tasks sync.WaitGroup
+	ended sync.Once
+
+	mu       sync.Mutex // guards what follows
+	facts    *messages.NodeFacts
+	table    *table
+	lease    *lease
+	known    map[string]place // where nodes were, this one not
+	clients  map[string]*client
+	remote   *remoting
+	changed  chan struct{} // closed at the next change of the table
+	done     chan struct{} // closed with err
+	err      error
+	closed   bool
+	watching sync.Mutex // held while watchers are called; guards watchers
+	watchers map[int]func([]Member)
+	watches  int
+}
+
+// place is where a node was.
+type place struct {
+	address string
+	seen    time.Time
 }
 
 // Start opens the node listener and finds the others; they do not see this node
-// before Announce. A node that is not the leader is in touch with it when Start
-// returns. Conflict: the others have another Protocol, or the address is taken;
-// Unavailable: the leader does not answer, or does not reach this node; Invalid.
-func Start(ctx context.Context, c Config) (*Cluster, error) {
-	return nil, fault.New("cluster.start", fault.Unavailable, "this build knows of one node only")
+// before Announce. A node that does not lead is in touch with the leader when
+// Start returns, which tries until ctx ends. Conflict: the others have another
+// Protocol, or the address is taken; Unavailable: the leader does not answer, or
+// does not reach this node; Invalid.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	c := &Cluster{
+		config: config, id: config.Identity, boot: rand.Text(),
+		log:   config.Log.With(zap.String("node", config.Identity.Node())),
+		poked: make(chan struct{}, 1), stop: make(chan struct{}),
+		lease: newLease(), known: map[string]place{}, clients: map[string]*client{}, watchers: map[int]func([]Member){},
+		changed: make(chan struct{}), done: make(chan struct{}),
+	}
+	leads := c.id.Authority() != nil
+	c.table = newTable(c.Self(), leads)
+	c.facts = &messages.NodeFacts{
+		Boot: c.boot, Protocol: Protocol, Version: config.Version, Http: config.HTTP, Roles: config.Roles, Slots: config.Slots,
+		Labels: config.Labels, Leader: leads, SharesStore: config.SharesStore, Remoting: "[2001:db8:1234:1234:1234:1234:1234:1234]:65535",
+	}
+	if n := proto.Size(c.facts) + 2; n > maxFacts {
+		return nil, fault.New("cluster.start", fault.Invalid, "roles, labels and addresses of this node take %d bytes, above %d: give fewer or shorter --node-label", n, maxFacts)
+	}
+	c.facts.Remoting = ""
+	if err := c.open(ctx); err != nil {
+		return nil, err
+	}
+	if !leads {
+		if err := c.find(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	c.tasks.Go(c.run)
+	return c, nil
+}
+
+// open makes all that listens.
+func (c *Cluster) open(ctx context.Context) error {
+	inner, err := listen(c.config.Listen, c.id.Port())
+	if err != nil {
+		return err
+	}
+	port := inner.Addr().(*net.TCPAddr).Port
+	address, err := resolve(ctx, c.advertised(inner), port)
+	if err == nil {
+		err = c.id.SetPort(port)
+	}
+	if err != nil {
+		return errors.Join(err, inner.Close())
+	}
+	c.links = newLinks(c.id, c)
+	c.transport = newTransport(c.id, c.links, c, address, c.log)
+	c.gossip, err = newGossip(c.Self(), c.id.GossipKey(), c.transport, &delegate{facts: c.meta, poke: c.poke, log: c.log}, c.log)
+	if err != nil {
+		c.links.close()
+		return errors.Join(err, inner.Close())
+	}
+	d := doors{gossipProtocol: c.transport.accept, httpProtocol: c.serve(c.handler(), inner.Addr())}
+	if a := c.id.Authority(); a != nil {
+		d[trust.JoinProtocol] = c.serve(a.Joins(sparing(c.log), Protocol, c.config.Version), inner.Addr())
+	}
+	c.listener = newListener(inner, c.id.ListenTLS(gossipProtocol, httpProtocol), d, c.log)
+	c.tasks.Go(c.listener.serve)
+	return nil
+}
+
+// serve has a handler answer on connections that the listener lets in by the
+// door that is returned.
+func (c *Cluster) serve(h http.Handler, at net.Addr) func(*tls.Conn) {
+	q, server := newQueue(at), newHTTPServer(h)
+	server.ErrorLog = zap.NewStdLog(c.log)
+	c.servers = append(c.servers, server)
+	c.tasks.Go(func() { _ = server.Serve(q) }) // until it is closed
+	return func(conn *tls.Conn) { q.give(secured{conn}) }
+}
+
+// advertised is the host by which others reach this node.
+func (c *Cluster) advertised(l net.Listener) string {
+	if c.config.Advertise != "" {
+		return c.config.Advertise
+	}
+	if at := l.Addr().(*net.TCPAddr); !at.IP.IsUnspecified() {
+		return at.IP.String()
+	}
+	for _, towards := range c.towards() {
+		if conn, err := net.Dial("udp", towards); err == nil { // which sends nothing
+			defer conn.Close()
+			return conn.LocalAddr().(*net.UDPAddr).IP.String()
+		}
+	}
+	return "127.0.0.1"
+}
+
+// towards are addresses that tell by which of its own this machine is reached.
+func (c *Cluster) towards() []string {
+	leader, api := c.id.Leader()
+	var out []string
+	for _, address := range []string{leader, api, "192.0.2.1:9"} { // the last one is nobody's: what it takes is a route
+		if address != "" {
+			out = append(out, address)
+		}
+	}
+	return out
+}
+
+// meta is what the gossip carries of this node.
+func (c *Cluster) meta() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, err := proto.Marshal(c.facts)
+	if err != nil || len(b) > maxFacts {
+		return nil // its size was checked
+	}
+	return b
+}
+
+// poke has the loop look.
+func (c *Cluster) poke() {
+	select {
+	case c.poked <- struct{}{}:
+	default:
+	}
 }
 
 // Self is the id of this node.
-func (c *Cluster) Self() string { return "" }
+func (c *Cluster) Self() string { return c.id.Node() }
 
 // Address is host:port of this node's listener, as other nodes reach it.
-func (c *Cluster) Address() string { return "" }
-
-// Remote lets the actors of a system be reached by those of other nodes. It is
-// called once, before any actor is spawned: the address of a PID is known only
-// then. Unavailable: no port is free.
-func (c *Cluster) Remote(system *actor.ActorSystem) error { return nil }
+func (c *Cluster) Address() string { return c.transport.address.String() }
 
 // Announce shows this node to the others, who may send to its actors from then
 // on: call it once they are spawned.
-func (c *Cluster) Announce() {}
+func (c *Cluster) Announce() {
+	c.mu.Lock()
+	c.facts.Announced = true
+	c.mu.Unlock()
+	_ = c.gossip.UpdateNode(writeTime) // who has not heard within that time will
+	c.look(time.Now())
+}
 
 // Members lists the nodes that have announced themselves, this one included,
 // by id. The caller owns the list.
-func (c *Cluster) Members() []Member { return nil }
-
-// Watch calls f with the list of Members, once now and again after each change of
-// more than LastSeen, from one goroutine, until stop is called; f is not called
-// after that returned. F must not block, nor call stop.
-func (c *Cluster) Watch(f func([]Member)) (stop func()) { return func() {} }
-
-// Leader is the id of the node that leads, "" while none is known.
-func (c *Cluster) Leader() string { return "" }
-
-// PID names an actor of a node, which may be this one. It is nil while Members
-// does not list the node, or it is not Alive: nothing is to be sent there. Ask
-// again before each message; a PID of an earlier life of the node is of no use.
-func (c *Cluster) PID(node, name string) *actor.PID { return nil }
-
-// Client returns what reaches the Handler of another node, and the URL that paths
-// are appended to: HTTP/1.1 over TLS of both sides, to that very node. Its
-// connections are shared with other callers and close with the cluster. NotFound
-// while Members does not list the node.
-func (c *Cluster) Client(node string) (client *http.Client, baseURL string, err error) {
-	return nil, "", nil
+func (c *Cluster) Members() []Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.table.list()
 }
 
-// PeerOf is the id of the node that has sent a request to a Handler, as its
-// certificate says.
-func PeerOf(r *http.Request) string { return "" }
+// Leader is the id of the node that leads, "" while none is known.
+func (c *Cluster) Leader() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaderLocked().Node
+}
+
+func (c *Cluster) leaderLocked() Member {
+	for _, m := range c.table.members {
+		if m.Leader {
+			return m
+		}
+	}
+	return Member{}
+}
+
+func (c *Cluster) leaderAddress() string {
+	if c.id.Authority() != nil {
+		return c.Address()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaderLocked().Address
+}
+
+// Watch calls f with the list of Members, once now and again after each change of
+// more than LastSeen, from one goroutine at a time, until stop is called; f is not
+// called after that returned. F must not block, nor call stop.
+func (c *Cluster) Watch(f func([]Member)) (stop func()) {
+	c.watching.Lock()
+	defer c.watching.Unlock()
+	c.watches++
+	n := c.watches
+	c.watchers[n] = f
+	f(c.Members())
+	return func() {
+		c.watching.Lock()
+		defer c.watching.Unlock()
+		delete(c.watchers, n)
+	}
+}
 
 // Done is closed when this node may not go on: Err says why. Its work must end,
 // then Close is due; it may join again with a Cluster of its own.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
 // Err is nil until Done: then behind it is ErrEvicted or ErrFenced.
-func (c *Cluster) Err() error { return nil }
+func (c *Cluster) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
 
-// Close says goodbye to the others and returns when nothing is left.
-func (c *Cluster) Close() error { return nil }
+// failLocked ends this node's part.
+func (c *Cluster) failLocked(why error) {
+	if c.err != nil || c.closed {
+		return
+	}
+	c.err = fault.New("cluster.run", fault.Unavailable, "%w: it ends its work, and joins again", why)
+	c.log.Warn("this node is out", zap.Error(why))
+	close(c.done)
+}
+
+// Close says goodbye to the others and returns when nothing is left. The actors
+// must have ended.
+func (c *Cluster) Close() error {
+	var err error
+	c.ended.Do(func() {
+		c.mu.Lock()
+		c.closed = true
+		var addresses []string
+		for _, p := range c.known {
+			addresses = append(addresses, p.address)
+		}
+		announced, remoting := c.facts.GetAnnounced(), c.remote
+		var used []string
+		if remoting != nil {
+			used = slices.Collect(maps.Keys(remoting.used))
+		}
+		c.mu.Unlock()
+		close(c.stop)
+		if bye, marshals := proto.Marshal(&messages.Goodbye{Boot: c.boot}); marshals == nil && announced {
+			for _, address := range addresses {
+				c.links.send(address, frame(goodbyeFrame, bye))
+			}
+		}
+		_ = c.gossip.Leave(writeTime / 10) // who does not hear it finds out
+		if remoting != nil {
+			remoting.close(used)
+		}
+		c.links.close()
+		err = c.gossip.Shutdown()
+		for _, server := range c.servers {
+			err = errors.Join(err, server.Close())
+		}
+		c.listener.close()
+		c.tasks.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for node := range c.clients {
+			c.dropClientLocked(node)
+		}
+	})
+	return err
+}

@@ -1,0 +1,191 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/cluster/trust"
+	"github.com/troupe-ml/troupe/internal/fault"
+)
+
+func TestANodeIsSeenFromItsAnnouncementOn(t *testing.T) {
+	l := lead(t, t.TempDir(), nil)
+	require.Empty(t, l.Members())
+	l.Announce()
+	a := l.join(t, "a", func(c *cluster.Config) { c.Labels = map[string]string{"zone": "b", "disk": "fast"}; c.HTTP = "http://127.0.0.1:1" })
+	b := l.join(t, "b", nil)
+	b.Announce()
+	require.Empty(t, find(b.awaitCount(t, 2), a.Self()))
+	require.Empty(t, find(l.awaitCount(t, 2), a.Self()))
+	a.Announce()
+	for _, n := range []node{l.node, a, b} {
+		members := n.awaitCount(t, 3)
+		m := find(members, a.Self())
+		require.Equal(t, map[string]string{"zone": "b", "disk": "fast"}, m.Labels)
+		require.Equal(t, "http://127.0.0.1:1", m.HTTP)
+		require.Equal(t, a.Address(), m.Address)
+		require.Equal(t, []string{"host"}, m.Roles)
+		require.EqualValues(t, 2, m.Slots)
+		require.EqualValues(t, cluster.Protocol, m.Protocol)
+		require.False(t, m.Leader)
+		require.True(t, find(members, l.Self()).Leader)
+		require.Equal(t, l.Self(), n.Leader())
+	}
+}
+
+func TestNodesReachEachOthersHandlers(t *testing.T) {
+	answer := func(c *cluster.Config) {
+		c.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, "%s asks for %s over %s", cluster.PeerOf(r), r.URL.Path, r.Proto)
+		})
+	}
+	l := lead(t, t.TempDir(), answer)
+	l.Announce()
+	a := l.join(t, "a", answer)
+	a.Announce()
+	l.awaitCount(t, 2)
+	for _, n := range []node{l.node, a} {
+		n.awaitCount(t, 2)
+		for _, other := range []node{l.node, a} {
+			client, url, err := n.Client(other.Self())
+			require.NoError(t, err)
+			response, err := client.Get(url + "/plane/x")
+			require.NoError(t, err)
+			text, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			require.Equal(t, n.Self()+" asks for /plane/x over HTTP/1.1", string(text))
+		}
+		_, _, err := n.Client("nobody")
+		require.Equal(t, fault.NotFound, fault.KindOf(err))
+	}
+}
+
+func TestANodeThatSaysGoodbyeIsGoneAtOnce(t *testing.T) {
+	l := lead(t, t.TempDir(), nil)
+	l.Announce()
+	a, b := l.join(t, "a", nil), l.join(t, "b", nil)
+	a.Announce()
+	b.Announce()
+	a.awaitCount(t, 3)
+	begun := time.Now()
+	b.end()
+	l.awaitCount(t, 2)
+	a.awaitCount(t, 2)
+	require.Less(t, time.Since(begun), 5*time.Second)
+	require.Nil(t, l.Err())
+}
+
+// The port is the same as before, so is the id; the boot is another one.
+func TestARestartedNodeIsThereAgain(t *testing.T) {
+	l := lead(t, t.TempDir(), nil)
+	l.Announce()
+	a := l.join(t, "a", nil)
+	a.Announce()
+	before := find(l.awaitCount(t, 2), a.Self())
+	a.end()
+	l.awaitCount(t, 1)
+	id, err := trust.Open(l.dir + "/joined-a")
+	require.NoError(t, err)
+	begun := time.Now()
+	again := start(t, id, nil)
+	again.Announce()
+	after := find(l.awaitCount(t, 2), a.Self())
+	require.Less(t, time.Since(begun), 5*time.Second)
+	require.Equal(t, before.Address, after.Address)
+	require.NotEqual(t, before.Boot, after.Boot)
+}
+
+// A leader that comes back has forgotten its nodes; they find it.
+func TestNodesFindALeaderThatWasRestarted(t *testing.T) {
+	dir := t.TempDir()
+	l := lead(t, dir, nil)
+	l.Announce()
+	a := l.join(t, "a", nil)
+	a.Announce()
+	a.awaitCount(t, 2)
+	l.end()
+	a.awaitCount(t, 1)
+	again := lead(t, dir, nil)
+	require.Equal(t, l.Address(), again.Address())
+	again.Announce()
+	again.awaitCount(t, 2)
+	a.awaitCount(t, 2)
+	require.NoError(t, a.Err())
+}
+
+func TestEightNodesAtOnceAreOneCluster(t *testing.T) {
+	for run := range 20 {
+		t.Run(fmt.Sprint(run), func(t *testing.T) {
+			l := lead(t, t.TempDir(), nil)
+			nodes := make([]node, 7)
+			var starting sync.WaitGroup
+			for i := range nodes {
+				newcomer := l.newcomer(t, fmt.Sprint("n", i))
+				starting.Go(func() {
+					id, err := trust.Join(t.Context(), newcomer)
+					if err == nil {
+						nodes[i] = start(t, id, nil)
+						nodes[i].Announce()
+					}
+				})
+			}
+			l.Announce()
+			starting.Wait()
+			nodes = append(nodes, l.node)
+			want := ""
+			for _, n := range nodes {
+				require.NotNil(t, n.Cluster)
+				var ids []string
+				for _, m := range n.awaitCount(t, 8) {
+					ids = append(ids, m.Node+" "+m.Boot)
+				}
+				if want == "" {
+					want = strings.Join(ids, ",")
+				}
+				require.Equal(t, want, strings.Join(ids, ","))
+			}
+			for _, n := range nodes {
+				n.end()
+			}
+		})
+	}
+}
+
+func TestFactsThatDoNotFitAreRefused(t *testing.T) {
+	a, err := trust.OpenAuthority(t.TempDir())
+	require.NoError(t, err)
+	id, err := a.Lead("node-1", "head")
+	require.NoError(t, err)
+	defer id.Close()
+	_, err = cluster.Start(t.Context(), cluster.Config{
+		Log: zap.NewNop(), Identity: id, Listen: "127.0.0.1:0", Labels: map[string]string{"x": strings.Repeat("y", 500)},
+	})
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.ErrorContains(t, err, "--node-label")
+}
+
+// The leader calls back, so that it is found out at once.
+func TestANodeThatCannotBeReachedIsTold(t *testing.T) {
+	l := lead(t, t.TempDir(), nil)
+	l.Announce()
+	id, err := trust.Join(t.Context(), l.newcomer(t, "nat"))
+	require.NoError(t, err)
+	defer id.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err = cluster.Start(ctx, cluster.Config{Log: zap.NewNop(), Identity: id, Listen: "127.0.0.1:0", Advertise: "127.0.0.7", Version: "test"})
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	require.ErrorContains(t, err, "--advertise")
+	l.awaitLog(t, "node refused", "is not reached at 127.0.0.7:")
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/cluster/trust"
+	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
+)
+
+const (
+	helloPath = "/cluster/hello"
+	helloTime = 10 * time.Second
+	// retryPause is between tries to reach the leader.
+	retryPause = 500 * time.Millisecond
+)
+
+// hello is what a node says first to the one that it joins, and what comes back.
+type hello struct {
+	Address  string `json:"address"` // host:port of the sender's node listener
+	Protocol uint32 `json:"protocol"`
+	Version  string `json:"version"`
+	Leader   string `json:"leader,omitempty"` // host:port of the leader's node listener
+}
+
+// handler answers what the cluster's own nodes ask of each other; the rest is
+// for the Handler of Config.
+func (c *Cluster) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+helloPath, func(w http.ResponseWriter, r *http.Request) {
+		answer, err := c.greeted(w, r)
+		if err != nil {
+			kind := fault.KindOf(err)
+			c.log.Warn("node refused", zap.String("node", PeerOf(r)), zap.String("remote", r.RemoteAddr), zap.Error(err))
+			w.Header().Set(httpfault.Header, kind.String())
+			w.WriteHeader(httpfault.Status(kind))
+			_ = json.NewEncoder(w).Encode(httpfault.NewErrorBody(httpfault.Status(kind), err))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+	if a := c.id.Authority(); a != nil {
+		mux.Handle(trust.RenewPath, a.Renewals(c.log))
+	}
+	if c.config.Handler != nil {
+		mux.Handle("/", c.config.Handler)
+	}
+	return mux
+}
+
+// greeted takes the word of a node that joins, and looks whether it can be
+// reached: the others could not speak to it otherwise.
+func (c *Cluster) greeted(w http.ResponseWriter, r *http.Request) (hello, error) {
+	const op = "cluster.hello"
+	var said hello
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFrame))
+	if err == nil {
+		err = json.Unmarshal(body, &said)
+	}
+	if err != nil {
+		return hello{}, fault.New(op, fault.Invalid, "the greeting is damaged: %w", err)
+	}
+	node := PeerOf(r)
+	if said.Protocol != Protocol {
+		return hello{}, trust.OtherProtocol("node "+node, said.Protocol, said.Version, "node "+c.Self(), Protocol, c.config.Version)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), handshakeTime)
+	defer cancel()
+	conn, err := dial(ctx, c.id, said.Address, node, httpProtocol)
+	if err != nil {
+		return hello{}, fault.New(op, fault.Unavailable, "node %s is not reached at %s: open that port there, or say with --advertise and --node-listen where it is reached; a node that can only call out cannot work: %w",
+			node, said.Address, err)
+	}
+	_ = conn.Close()
+	return hello{Address: c.Address(), Protocol: Protocol, Version: c.config.Version, Leader: c.leaderAddress()}, nil
+}
+
+// greet says hello at an address.
+func (c *Cluster) greet(ctx context.Context, address string) (answer hello, err error) {
+	const op = "cluster.hello"
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	body, err := json.Marshal(hello{Address: c.Address(), Protocol: Protocol, Version: c.config.Version})
+	if err != nil {
+		return answer, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+helloPath, bytes.NewReader(body))
+	if err != nil {
+		return answer, fault.New(op, fault.Invalid, "address %q: %w", address, err)
+	}
+	transport := newTransportTo(c.id, "")
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return answer, fault.New(op, fault.Unavailable, "node listener %s: %w", address, err)
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxFrame))
+	if err != nil {
+		return answer, fault.New(op, fault.Unavailable, "node listener %s: %w", address, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		var says httpfault.ErrorBody
+		_ = json.Unmarshal(body, &says) // what is none says nothing
+		return answer, fault.New(op, httpfault.KindOf(response.StatusCode, response.Header.Get(httpfault.Header)), "%s refuses this node: %s", address, says.Error)
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return answer, fault.New(op, fault.Corrupt, "%s answers with what is no greeting: %w", address, err)
+	}
+	return answer, nil
+}
+
+// find looks for the leader until it has answered, or ctx ends.
+func (c *Cluster) find(ctx context.Context) error {
+	said := time.Time{}
+	for {
+		err := c.findOnce(ctx)
+		if err == nil || fault.KindOf(err) != fault.Unavailable {
+			return err
+		}
+		if time.Since(said) > helloTime {
+			said = time.Now()
+			c.log.Info("the leader is not reached yet", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// findOnce tries where the leader was last, and where the API says it is.
+func (c *Cluster) findOnce(ctx context.Context) error {
+	last, api := c.id.Leader()
+	found, lost := trust.Discover(ctx, api, c.id.Fingerprint())
+	err := error(fault.New("cluster.find", fault.Unavailable, "the leader is nowhere: %w", lost))
+	for _, address := range append([]string{last}, found...) {
+		if address == "" {
+			continue
+		}
+		if _, err = c.greet(ctx, address); err != nil {
+			if fault.KindOf(err) != fault.Unavailable {
+				return err
+			}
+			continue
+		}
+		if _, err = c.gossip.Join([]string{address}); err != nil {
+			err = fault.New("cluster.find", fault.Unavailable, "%s takes no part in the gossip: %w", address, err)
+			continue
+		}
+		return c.id.SetLeader(address)
+	}
+	return errors.Join(err)
+}
