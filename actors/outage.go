@@ -52,7 +52,7 @@ type refusedVault struct {
 }
 
 // Save implements train.Vault.
-func (v refusedVault) Save(ctx context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error {
+func (v refusedVault) Save(ctx context.Context, st *messages.JobState, open func(context.Context, *messages.TensorRef) (plane.Blob, error)) error {
 	if err := v.outage.refuse(st.GetModelVersion() > 0); err != nil {
 		return err
 	}

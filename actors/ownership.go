@@ -218,12 +218,12 @@ func (o *OwnedJob) Open(ctx context.Context, ref *messages.TensorRef) (io.ReadCl
 func (o *OwnedJob) Beat(ctx context.Context) error { return o.claim.Beat(ctx) }
 
 // Save implements train.Vault.
-func (o *OwnedJob) Save(ctx context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error {
+func (o *OwnedJob) Save(ctx context.Context, st *messages.JobState, open func(context.Context, *messages.TensorRef) (plane.Blob, error)) error {
 	st = proto.CloneOf(st)
 	var files []job.Source
 	for _, t := range train.Tensors(st) {
 		files = append(files, job.Source{Name: t.Name, Bytes: int64(t.Ref.GetBytes()), Write: func(w io.Writer) error {
-			blob, err := open(t.Ref)
+			blob, err := open(ctx, t.Ref)
 			if err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ func benchmarkMerge(b *testing.B, space plane.Space, n, elements int) {
 	dict := tensor.StateDict{tensor.NewFloat32("weight", []int64{int64(elements)}, noise(elements))}
 	answers := make([]tensor.Answer, n)
 	for i := range answers {
-		blob, err := space.Open(store(b, space, fmt.Sprint("answer-", i), dict))
+		blob, err := space.Open(b.Context(), store(b, space, fmt.Sprint("answer-", i), dict))
 		require.NoError(b, err)
 		defer blob.Close()
 		answers[i] = tensor.Answer{Function: i, Weight: float64(i + 1), Source: tensor.Source{R: blob, Size: blob.Size()}}

@@ -2,6 +2,7 @@ package plane
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"sync"
 
@@ -42,7 +43,7 @@ func (m *Memory) Create(key string, size int64) (Draft, error) {
 }
 
 // Open implements Space.
-func (m *Memory) Open(ref Ref) (Blob, error) {
+func (m *Memory) Open(_ context.Context, ref Ref) (Blob, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if err := m.book.find(m.node, ref); err != nil {

@@ -10,7 +10,10 @@
 // makes the key visible, Open reads, Remove forgets. Sealed bytes never change.
 package plane
 
-import "io"
+import (
+	"context"
+	"io"
+)
 
 // Ref names sealed bytes: the twin of messages.TensorRef.
 type Ref struct {
@@ -29,10 +32,12 @@ type Space interface {
 	// is sealed, or another draft of it is open), Unavailable (no room; the
 	// text names the place and the remedy).
 	Create(key string, size int64) (Draft, error)
-	// Open returns the sealed bytes that ref names. Errors: Invalid (bad key,
-	// or a ref of another node), NotFound, Corrupt (the length is not
-	// ref.Bytes). The digest is not verified here: that would read it all.
-	Open(ref Ref) (Blob, error)
+	// Open returns the sealed bytes that ref names. Those of this node are there at
+	// once, and their digest is not verified: that would read it all. A Space that
+	// reaches others fetches theirs, which ends with ctx: see plane/remote. The blob
+	// outlives ctx. Errors: Invalid (bad key, or a ref of a node that is out of
+	// reach), NotFound, Corrupt (the length is not ref.Bytes), Unavailable.
+	Open(ctx context.Context, ref Ref) (Blob, error)
 	// Remove forgets sealed keys and frees their room; keys that are not there
 	// are skipped, and open drafts are left to their owners. Blobs that are
 	// open stay readable.

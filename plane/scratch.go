@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -71,7 +72,7 @@ func (s *Scratch) Create(key string, size int64) (Draft, error) {
 
 // Open implements Space. The blob reads with pread: a mapped file that shrinks
 // would kill the process.
-func (s *Scratch) Open(ref Ref) (Blob, error) {
+func (s *Scratch) Open(_ context.Context, ref Ref) (Blob, error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	if err := s.book.find(s.node, ref); err != nil {

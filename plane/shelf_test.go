@@ -45,9 +45,9 @@ func seal(t *testing.T, s *plane.Scratch, key string) plane.Ref {
 func TestASealedFileIsOpenOnce(t *testing.T) {
 	s := open(t, config.Scratch{Dir: t.TempDir()})
 	ref := seal(t, s, "a")
-	first, err := s.Open(ref)
+	first, err := s.Open(t.Context(), ref)
 	require.NoError(t, err)
-	second, err := s.Open(ref)
+	second, err := s.Open(t.Context(), ref)
 	require.NoError(t, err)
 	require.Equal(t, 1, openIn(t, s.Folder()))
 	require.NoError(t, s.Remove("a"))
@@ -61,7 +61,7 @@ func TestASealedFileIsOpenOnce(t *testing.T) {
 	require.NoError(t, second.Close())
 	require.Zero(t, openIn(t, s.Folder()))
 	require.Equal(t, byte(7), got[0])
-	_, err = s.Open(ref)
+	_, err = s.Open(t.Context(), ref)
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 	require.Equal(t, 1, openIn(t, filepath.Dir(s.Folder())), "the lock")
 }
@@ -72,7 +72,7 @@ func TestFewFilesAreOpen(t *testing.T) {
 	var keys []string
 	for i := range 2 * plane.ShelfSize {
 		keys = append(keys, fmt.Sprint(i))
-		blob, err := s.Open(seal(t, s, keys[i]))
+		blob, err := s.Open(t.Context(), seal(t, s, keys[i]))
 		require.NoError(t, err)
 		require.NoError(t, blob.Close())
 	}
@@ -88,6 +88,6 @@ func TestACutFileIsCorrupt(t *testing.T) {
 	path := filepath.Join(s.Folder(), "a")
 	require.NoError(t, os.Chmod(path, 0o600))
 	require.NoError(t, os.Truncate(path, 0))
-	_, err := s.Open(ref)
+	_, err := s.Open(t.Context(), ref)
 	require.Equal(t, fault.Corrupt, fault.KindOf(err))
 }

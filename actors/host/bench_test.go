@@ -155,7 +155,7 @@ func put(t *testing.T, space plane.Space, key string, dict tensor.StateDict) *me
 
 func get(t *testing.T, space plane.Space, ref *messages.TensorRef) tensor.StateDict {
 	t.Helper()
-	blob, err := space.Open(plane.Ref{Node: ref.GetNode(), Key: ref.GetKey(), Bytes: int64(ref.GetBytes())})
+	blob, err := space.Open(t.Context(), plane.Ref{Node: ref.GetNode(), Key: ref.GetKey(), Bytes: int64(ref.GetBytes())})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, blob.Close()) }()
 	dict, err := tensor.Read(blob, blob.Size())

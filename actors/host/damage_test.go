@@ -69,7 +69,7 @@ func TestDamageChangesBytes(t *testing.T) {
 			headers++
 		case above == 0:
 			values++
-			blob, err := space.Open(damaged)
+			blob, err := space.Open(t.Context(), damaged)
 			require.NoError(t, err)
 			var check tensor.Checker
 			source := tensor.Source{R: blob, Size: blob.Size()}
@@ -89,7 +89,7 @@ func TestDamageChangesBytes(t *testing.T) {
 
 func content(t *testing.T, space plane.Space, ref plane.Ref) []byte {
 	t.Helper()
-	blob, err := space.Open(ref)
+	blob, err := space.Open(t.Context(), ref)
 	require.NoError(t, err)
 	data := make([]byte, blob.Size())
 	_, err = blob.ReadAt(data, 0)

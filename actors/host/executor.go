@@ -122,14 +122,14 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 		Loss: got.Loss, NoLoss: got.NoLoss, Correct: got.Correct, HasAccuracy: got.HasAccuracy,
 		Metrics: metricsOf(got.Metrics),
 	}
-	x.sabotage(call.Sabotage, model, optimizer, call.OptimizerOut != nil && got.HasOptimizer)
+	x.sabotage(ctx, call.Sabotage, model, optimizer, call.OptimizerOut != nil && got.HasOptimizer)
 	if call.ModelOut != nil {
-		if answer.Model, err = model.seal(reference(call)); err != nil {
+		if answer.Model, err = model.seal(ctx, reference(call)); err != nil {
 			return nil, err
 		}
 	}
 	if call.OptimizerOut != nil && got.HasOptimizer {
-		answer.Optimizer, err = optimizer.seal(tensor.Source{})
+		answer.Optimizer, err = optimizer.seal(ctx, tensor.Source{})
 	}
 	return answer, err
 }

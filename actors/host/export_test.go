@@ -37,12 +37,12 @@ func Blames(s functions.Sabotage, timedOut bool) bool { return blames(s, timedOu
 
 // Spoil writes a NaN into a copy of a state dict.
 func Spoil(space plane.Space, ref plane.Ref, key string, at float64) (plane.Ref, error) {
-	return spoil(space, ref, key, at)
+	return spoil(context.Background(), space, ref, key, at)
 }
 
 // Damage changes bytes in a copy of a state dict.
 func Damage(space plane.Space, ref plane.Ref, key string, drawn uint64) (plane.Ref, error) {
-	return damage(space, ref, key, drawn)
+	return damage(context.Background(), space, ref, key, drawn)
 }
 
 // NewLocalOf returns a Local that executes a function.

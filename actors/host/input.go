@@ -34,11 +34,11 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 	if call.Positions, err = x.executor.positions(x.inv, call.Data.Samples); err != nil {
 		return call, err
 	}
-	if call.Model, err = x.tensors(plan.GetModel()); err != nil {
+	if call.Model, err = x.tensors(ctx, plan.GetModel()); err != nil {
 		return call, err
 	}
 	if x.inv.GetOptimizer() != nil {
-		call.Optimizer, err = x.tensors(x.inv.GetOptimizer())
+		call.Optimizer, err = x.tensors(ctx, x.inv.GetOptimizer())
 	}
 	return call, err
 }
@@ -57,11 +57,11 @@ func taskOf(task messages.Task) (functions.Task, error) {
 }
 
 // tensors opens a state dict of the tensor plane.
-func (x *execution) tensors(ref *messages.TensorRef) (functions.Input, error) {
+func (x *execution) tensors(ctx context.Context, ref *messages.TensorRef) (functions.Input, error) {
 	if ref == nil {
 		return functions.Input{}, fault.New("host.execute", fault.Invalid, "the invocation names no model")
 	}
-	blob, err := x.executor.Space.Open(wire.PlaneRef(ref))
+	blob, err := x.executor.Space.Open(ctx, wire.PlaneRef(ref))
 	if err != nil {
 		return functions.Input{}, err
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"hash"
 	"hash/crc32"
@@ -96,7 +97,7 @@ func (o *output) Attest(crc uint32) { o.attested = &crc }
 // seal ends the writing and checks what was written: that it is what its writer
 // meant to write, and against the reference model, or, where there is none (Size
 // 0), for being finite.
-func (o *output) seal(reference tensor.Source) (*messages.TensorRef, error) {
+func (o *output) seal(ctx context.Context, reference tensor.Source) (*messages.TensorRef, error) {
 	if o.draft == nil {
 		return nil, fault.New("host.output", fault.Rejected, "the function wrote no %s", o.what)
 	}
@@ -111,7 +112,7 @@ func (o *output) seal(reference tensor.Source) (*messages.TensorRef, error) {
 	if ref, err = o.broken(ref); err != nil {
 		return nil, err
 	}
-	blob, err := o.space.Open(ref)
+	blob, err := o.space.Open(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

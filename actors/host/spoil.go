@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"maps"
@@ -15,17 +16,17 @@ import (
 
 // sabotage has the outputs of an attempt spoilt, as chaos asks for. Damage hits
 // the optimizer state, if there is one, as often as the model.
-func (x *execution) sabotage(s functions.Sabotage, model, optimizer *output, hasOptimizer bool) {
+func (x *execution) sabotage(ctx context.Context, s functions.Sabotage, model, optimizer *output, hasOptimizer bool) {
 	space := x.executor.Space
 	if s.NaN {
-		model.spoil = func(ref plane.Ref) (plane.Ref, error) { return spoil(space, ref, x.key("spoilt"), s.At) }
+		model.spoil = func(ref plane.Ref) (plane.Ref, error) { return spoil(ctx, space, ref, x.key("spoilt"), s.At) }
 	}
 	if s.Corrupt {
 		victim := model
 		if hasOptimizer && s.Damage&1 == 1 {
 			victim = optimizer
 		}
-		victim.damage = func(ref plane.Ref) (plane.Ref, error) { return damage(space, ref, x.key("damaged"), s.Damage) }
+		victim.damage = func(ref plane.Ref) (plane.Ref, error) { return damage(ctx, space, ref, x.key("damaged"), s.Damage) }
 	}
 }
 
@@ -34,8 +35,8 @@ func (x *execution) sabotage(s functions.Sabotage, model, optimizer *output, has
 // So the NaN really lies in the bytes that are checked, in whichever space and
 // whoever wrote them. A dict without floats cannot be spoilt, nor one that is
 // none: ref is returned.
-func spoil(space plane.Space, ref plane.Ref, key string, at float64) (plane.Ref, error) {
-	return rewrite(space, ref, key, func(blob plane.Blob) map[int64][]byte {
+func spoil(ctx context.Context, space plane.Space, ref plane.Ref, key string, at float64) (plane.Ref, error) {
+	return rewrite(ctx, space, ref, key, func(blob plane.Blob) map[int64][]byte {
 		offset, nan := nanFor(blob, at)
 		if len(nan) == 0 {
 			return nil
@@ -67,8 +68,8 @@ const mostDamaged = 8
 // damage copies what ref names to key, with 1 to mostDamaged bytes changed as
 // drawn: of the header, of the values, or anywhere. Where it is the values, the
 // copy is a sound state dict, often a finite one.
-func damage(space plane.Space, ref plane.Ref, key string, drawn uint64) (plane.Ref, error) {
-	return rewrite(space, ref, key, func(blob plane.Blob) map[int64][]byte {
+func damage(ctx context.Context, space plane.Space, ref plane.Ref, key string, drawn uint64) (plane.Ref, error) {
+	return rewrite(ctx, space, ref, key, func(blob plane.Blob) map[int64][]byte {
 		draw := newPCG(drawn)
 		lo, hi := int64(0), blob.Size()
 		switch header := headerOf(blob); draw.next() % 3 {
@@ -102,8 +103,8 @@ func headerOf(blob plane.Blob) int64 {
 
 // rewrite copies what ref names to key, with other bytes at the offsets that
 // choose returns, which do not overlap. Where it returns none, ref is returned.
-func rewrite(space plane.Space, ref plane.Ref, key string, choose func(plane.Blob) map[int64][]byte) (plane.Ref, error) {
-	blob, err := space.Open(ref)
+func rewrite(ctx context.Context, space plane.Space, ref plane.Ref, key string, choose func(plane.Blob) map[int64][]byte) (plane.Ref, error) {
+	blob, err := space.Open(ctx, ref)
 	if err != nil {
 		return ref, err
 	}

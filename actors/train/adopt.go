@@ -42,7 +42,7 @@ func (w *adoptWork) run() any {
 }
 
 func (w *adoptWork) graft() (*messages.TensorRef, error) {
-	base, err := w.space.Open(wire.PlaneRef(w.base))
+	base, err := w.space.Open(w.ctx, wire.PlaneRef(w.base))
 	if err != nil {
 		return nil, err
 	}

@@ -42,8 +42,8 @@ func (j *job) checkpoint() {
 }
 
 // open opens a tensor of the job, here.
-func (j *job) open(ref *messages.TensorRef) (plane.Blob, error) {
-	return j.deps.Space.Open(wire.PlaneRef(ref))
+func (j *job) open(ctx context.Context, ref *messages.TensorRef) (plane.Blob, error) {
+	return j.deps.Space.Open(ctx, wire.PlaneRef(ref))
 }
 
 func (j *job) onCheckpointed(ctx actor.Context, m *checkpointed) {

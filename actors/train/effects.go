@@ -57,7 +57,7 @@ func (j *job) merge() {
 	st := j.state
 	version := st.version + 1
 	w := &mergeWork{
-		space: j.deps.Space, rim: j.deps.Rim, step: st.merging,
+		ctx: j.work, space: j.deps.Space, rim: j.deps.Rim, step: st.merging,
 		merge: st.opts.GetMerge(), clip: st.opts.GetClip(), reference: st.model, momentum: st.momentum,
 		keys: mergeKeys{
 			model:     j.key(fmt.Sprintf("model-%d", version)),

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -18,6 +19,7 @@ const openAtOnce = 256
 
 // mergeWork is one merge, ready to run off the actor.
 type mergeWork struct {
+	ctx        context.Context
 	space      plane.Space
 	rim        actorkit.Rim
 	step       *step
@@ -68,7 +70,7 @@ func (w *mergeWork) make(m *merged) error {
 		if from.ref == nil {
 			continue
 		}
-		blob, err := w.space.Open(wire.PlaneRef(from.ref))
+		blob, err := w.space.Open(w.ctx, wire.PlaneRef(from.ref))
 		if err != nil {
 			return fmt.Errorf("open what the answers began from: %w", err)
 		}
@@ -146,23 +148,24 @@ func seal(draft plane.Draft) (*messages.TensorRef, error) {
 }
 
 func (w *mergeWork) open(ref plane.Ref) (plane.Blob, error) {
-	blob, err := w.space.Open(ref)
+	blob, err := w.space.Open(w.ctx, ref)
 	if err != nil || len(w.step.work) <= openAtOnce {
 		return blob, err
 	}
-	return &reopened{Blob: blob, space: w.space, ref: ref}, blob.Close()
+	return &reopened{Blob: blob, ctx: w.ctx, space: w.space, ref: ref}, blob.Close()
 }
 
 // reopened is a blob that is open only while it is read.
 type reopened struct {
 	plane.Blob // closed; knows its size
+	ctx        context.Context
 	space      plane.Space
 	ref        plane.Ref
 }
 
 // ReadAt opens, reads and closes.
 func (r *reopened) ReadAt(p []byte, off int64) (int, error) {
-	blob, err := r.space.Open(r.ref)
+	blob, err := r.space.Open(r.ctx, r.ref)
 	if err != nil {
 		return 0, err
 	}

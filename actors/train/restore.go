@@ -157,7 +157,7 @@ func (w *restoreWork) trimmed(st *messages.JobState) *messages.JobState {
 // complete reports whether all tensors of a state are here.
 func (w *restoreWork) complete(st *messages.JobState) bool {
 	for _, t := range Tensors(st) {
-		blob, err := w.space.Open(wire.PlaneRef(t.Ref))
+		blob, err := w.space.Open(w.ctx, wire.PlaneRef(t.Ref))
 		if err != nil {
 			return false
 		}

@@ -62,7 +62,7 @@ func (j *job) save(ctx actor.Context) {
 		if err := vault.Beat(work); err != nil {
 			return &saved{lost: fault.KindOf(err) == fault.Conflict, err: err}
 		}
-		blob, err := j.deps.Space.Open(model)
+		blob, err := j.deps.Space.Open(work, model)
 		if err != nil {
 			return &saved{err: fmt.Errorf("open the result: %w", err)}
 		}

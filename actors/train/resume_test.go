@@ -90,7 +90,7 @@ func (k *keeper) listen(s *stage) {
 		}
 		files := map[string][]byte{}
 		for _, place := range train.Tensors(m.GetState()) {
-			blob, err := s.space.Open(wire.PlaneRef(place.Ref))
+			blob, err := s.space.Open(s.t.Context(), wire.PlaneRef(place.Ref))
 			if err != nil && len(m.GetState().GetTodo()) == 0 && m.GetState().GetEpoch() == s.epochs {
 				return nil // the job has ended meanwhile, and its tensors are gone
 			}

@@ -270,7 +270,7 @@ func (s *stage) end() *messages.JobResult {
 
 // value reads the one value of a state dict.
 func (s *stage) value(ref *messages.TensorRef) float32 {
-	blob, err := s.space.Open(wire.PlaneRef(ref))
+	blob, err := s.space.Open(s.t.Context(), wire.PlaneRef(ref))
 	require.NoError(s.t, err)
 	dict, err := tensor.Read(blob, blob.Size())
 	require.NoError(s.t, err)

@@ -24,7 +24,7 @@ type Vault interface {
 	Open(ctx context.Context, ref *messages.TensorRef) (io.ReadCloser, error)
 	// Save stores a state with its tensors, which open gives by their
 	// references, all or nothing. The state is not changed.
-	Save(ctx context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error
+	Save(ctx context.Context, st *messages.JobState, open func(context.Context, *messages.TensorRef) (plane.Blob, error)) error
 	// End stores the last state of a job that has SUCCEEDED, all or nothing, once
 	// result has stored its result, which may still change the state: under the
 	// context that it is given, so that both come to lie in the same store. What

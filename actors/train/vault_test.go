@@ -41,7 +41,7 @@ func (v *vault) Warning() string { return v.warns }
 func (v *vault) Beat(context.Context) error { return v.beats }
 
 // Save implements train.Vault.
-func (v *vault) Save(_ context.Context, st *messages.JobState, open func(*messages.TensorRef) (plane.Blob, error)) error {
+func (v *vault) Save(ctx context.Context, st *messages.JobState, open func(context.Context, *messages.TensorRef) (plane.Blob, error)) error {
 	v.tries++
 	if len(v.fails) > 0 {
 		err := v.fails[0]
@@ -52,7 +52,7 @@ func (v *vault) Save(_ context.Context, st *messages.JobState, open func(*messag
 	}
 	kept := proto.CloneOf(st)
 	for _, t := range train.Tensors(kept) {
-		blob, err := open(t.Ref)
+		blob, err := open(ctx, t.Ref)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func sealed(t *testing.T, s plane.Space) {
 		ref := put(t, s, key, want)
 		require.Equal(t, plane.Ref{Node: Node, Key: key, Bytes: int64(size), Digest: xxhash.Sum64(want)}, ref)
 		require.Equal(t, want, get(t, s, ref))
-		blob, err := s.Open(ref)
+		blob, err := s.Open(t.Context(), ref)
 		require.NoError(t, err)
 		require.EqualValues(t, size, blob.Size())
 		if path := blob.Path(); path != "" {
@@ -83,7 +83,7 @@ func drafts(t *testing.T, s plane.Space) {
 	require.NoError(t, err)
 	_, err = s.Create("a", 3)
 	require.Equal(t, fault.Conflict, fault.KindOf(err), err)
-	_, err = s.Open(plane.Ref{Node: Node, Key: "a", Bytes: 3})
+	_, err = s.Open(t.Context(), plane.Ref{Node: Node, Key: "a", Bytes: 3})
 	require.Equal(t, fault.NotFound, fault.KindOf(err), err)
 	require.Equal(t, plane.Usage{Bytes: 3, Files: 1, Peak: 3}, s.Usage())
 
@@ -133,7 +133,7 @@ func refs(t *testing.T, s plane.Space) {
 		"another key":    {plane.Ref{Node: Node, Key: "b", Bytes: 3}, fault.NotFound},
 		"a bad key":      {plane.Ref{Node: Node, Key: "../a", Bytes: 3}, fault.Invalid},
 	} {
-		_, err := s.Open(c.ref)
+		_, err := s.Open(t.Context(), c.ref)
 		require.Equal(t, c.kind, fault.KindOf(err), "%s: %v", name, err)
 	}
 	require.Equal(t, "abc", string(get(t, s, ref)))
@@ -155,7 +155,7 @@ func keys(t *testing.T, s plane.Space) {
 func removal(t *testing.T, s plane.Space) {
 	ref := put(t, s, "a", []byte("abc"))
 	put(t, s, "b", []byte("de"))
-	blob, err := s.Open(ref)
+	blob, err := s.Open(t.Context(), ref)
 	require.NoError(t, err)
 	require.NoError(t, s.Remove("a", "nothing"))
 	require.NoError(t, s.Remove("a"))
@@ -164,7 +164,7 @@ func removal(t *testing.T, s plane.Space) {
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(data))
 	require.NoError(t, blob.Close())
-	_, err = s.Open(ref)
+	_, err = s.Open(t.Context(), ref)
 	require.Equal(t, fault.NotFound, fault.KindOf(err), err)
 	require.Equal(t, []string{"b"}, s.List(""))
 }
@@ -213,7 +213,7 @@ func closing(t *testing.T, s plane.Space) {
 	require.NoError(t, s.Close())
 	_, err = s.Create("c", 1)
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), err)
-	_, err = s.Open(ref)
+	_, err = s.Open(t.Context(), ref)
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), err)
 	_, _ = d.Write([]byte("x"))
 	_, err = d.Seal()
@@ -273,7 +273,7 @@ func put(t *testing.T, s plane.Space, key string, data []byte) plane.Ref {
 
 func get(t *testing.T, s plane.Space, ref plane.Ref) []byte {
 	t.Helper()
-	blob, err := s.Open(ref)
+	blob, err := s.Open(t.Context(), ref)
 	require.NoError(t, err)
 	data := make([]byte, blob.Size())
 	_, err = blob.ReadAt(data, 0)
