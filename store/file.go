@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -135,7 +136,17 @@ func (f *File) Stat(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		return Object{}, f.readFault(op, key, err)
 	}
-	return Object{Key: key, Size: info.Size(), ModTime: info.ModTime()}, nil
+	return objectOf(key, info), nil
+}
+
+// objectOf describes a file. Each content is a file of its own; the number of one
+// may be that of an earlier one, but not at the same time.
+func objectOf(key string, info fs.FileInfo) Object {
+	o := Object{Key: key, Size: info.Size(), ModTime: info.ModTime(), Version: uint64(info.ModTime().UnixNano())}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		o.Version += stat.Ino * 0x9e3779b97f4a7c15
+	}
+	return o
 }
 
 // Path implements Localizer.

@@ -110,7 +110,7 @@ func visit(key, prefix string, entry fs.DirEntry, yield func(Object, error) bool
 	if err != nil {
 		return err
 	}
-	if !yield(Object{Key: key, Size: info.Size(), ModTime: info.ModTime()}, nil) {
+	if !yield(objectOf(key, info), nil) {
 		return fs.SkipAll
 	}
 	return nil

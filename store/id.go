@@ -37,6 +37,15 @@ func ID(ctx context.Context, s Store) (string, error) {
 	return readID(ctx, s)
 }
 
+// KnownID is ID, but for a store that has none it makes none, and returns "".
+func KnownID(ctx context.Context, s Store) (string, error) {
+	id, err := readID(ctx, s)
+	if fault.KindOf(err) == fault.NotFound {
+		return "", nil
+	}
+	return id, err
+}
+
 func readID(ctx context.Context, s Store) (string, error) {
 	const op = "store.id"
 	r, err := s.Get(ctx, idKey, 0, maxID)

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
@@ -69,7 +70,11 @@ func (m *Mem) Stat(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		return Object{}, memFault(ctx, "store.stat", key, err)
 	}
-	return Object{Key: key, Size: a.Size, ModTime: a.ModTime}, nil
+	return memObject(key, a.Size, a.ModTime), nil
+}
+
+func memObject(key string, size int64, changed time.Time) Object {
+	return Object{Key: key, Size: size, ModTime: changed, Version: uint64(changed.UnixNano())}
 }
 
 // Put implements Store.
@@ -181,7 +186,7 @@ func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[Object, error] 
 				yield(Object{}, memFault(ctx, "store.list", prefix, err))
 				return
 			}
-			if !yield(Object{Key: o.Key, Size: o.Size, ModTime: o.ModTime}, nil) {
+			if !yield(memObject(o.Key, o.Size, o.ModTime), nil) {
 				return
 			}
 		}

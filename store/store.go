@@ -67,6 +67,9 @@ type Object struct {
 	Key     string
 	Size    int64     // bytes
 	ModTime time.Time // by the clock of the storage: a hint, not an order
+	// Version tells this content from what is under the key before and after, for
+	// those who read it in parts.
+	Version uint64
 }
 
 // Localizer is what a Store also is when its objects are files of this
