@@ -80,6 +80,8 @@ type Cluster struct {
 	table    *table
 	lease    *lease
 	known    map[string]place // where nodes were, this one not
+	digest   uint64           // of what the gossip said last
+	differ   map[string]bool  // addresses of nodes to whom it says something else
 	clients  map[string]*client
 	remote   *remoting
 	changed  chan struct{} // closed at the next change of the table
@@ -107,7 +109,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		config: config, id: config.Identity, boot: rand.Text(),
 		log:   config.Log.With(zap.String("node", config.Identity.Node())),
 		poked: make(chan struct{}, 1), stop: make(chan struct{}),
-		lease: newLease(), known: map[string]place{}, clients: map[string]*client{}, watchers: map[int]func([]Member){},
+		lease: newLease(), known: map[string]place{}, clients: map[string]*client{}, differ: map[string]bool{}, watchers: map[int]func([]Member){},
 		changed: make(chan struct{}), done: make(chan struct{}),
 	}
 	leads := c.id.Authority() != nil

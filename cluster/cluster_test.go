@@ -22,7 +22,10 @@ func TestANodeIsSeenFromItsAnnouncementOn(t *testing.T) {
 	l := lead(t, t.TempDir(), nil)
 	require.Empty(t, l.Members())
 	l.Announce()
-	a := l.join(t, "a", func(c *cluster.Config) { c.Labels = map[string]string{"zone": "b", "disk": "fast"}; c.HTTP = "http://127.0.0.1:1" })
+	a := l.join(t, "a", func(c *cluster.Config) {
+		c.Labels = map[string]string{"zone": "b", "disk": "fast"}
+		c.HTTP = "http://127.0.0.1:1"
+	})
 	b := l.join(t, "b", nil)
 	b.Announce()
 	require.Empty(t, find(b.awaitCount(t, 2), a.Self()))

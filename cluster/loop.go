@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -62,6 +63,7 @@ func (c *Cluster) look(now time.Time) {
 			c.known[v.node] = place{v.address, now}
 		}
 	}
+	c.digest = digest(seen)
 	gone, changed := c.table.update(seen, now)
 	c.goneLocked(gone)
 	for node := range c.table.members {
@@ -106,7 +108,7 @@ func (c *Cluster) goneLocked(gone []Member) {
 // hears of it by the answer.
 func (c *Cluster) beats() {
 	c.mu.Lock()
-	b := &messages.Beat{Boot: c.boot, Leader: c.table.leads}
+	b := &messages.Beat{Boot: c.boot, Leader: c.table.leads, Digest: c.digest}
 	if c.table.leads {
 		b.Evicted = c.table.evictions()
 	}
@@ -137,6 +139,11 @@ func (c *Cluster) beat(node string, b *messages.Beat) *messages.BeatReply {
 		if len(b.GetEvicted()) > 0 {
 			c.poke()
 		}
+	}
+	if p, is := c.known[node]; is && b.GetDigest() != c.digest {
+		c.differ[p.address] = true
+	} else if is {
+		delete(c.differ, p.address)
 	}
 	_, evicted := c.table.evicted[b.GetBoot()]
 	return &messages.BeatReply{Boot: c.boot, Evicted: evicted}
@@ -177,8 +184,9 @@ func (c *Cluster) goodbye(node string, g *messages.Goodbye) {
 	c.poke()
 }
 
-// search joins the gossip again with every known node that it has lost: it does
-// not do so by itself. A node that has lost its leader asks where that is.
+// search joins the gossip again with every known node that it has lost, and with
+// those that know something else: it does not do so by itself, or too late. A node
+// that has lost its leader asks where that is.
 func (c *Cluster) search() {
 	there := map[string]bool{}
 	for _, v := range views(c.gossip) {
@@ -188,6 +196,8 @@ func (c *Cluster) search() {
 	led := c.id.Authority() != nil
 	c.mu.Lock()
 	led = led || there[c.leaderLocked().Node]
+	lost = slices.AppendSeq(lost, maps.Keys(c.differ))
+	clear(c.differ)
 	for node, p := range c.known {
 		switch {
 		case there[node]:

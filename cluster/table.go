@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -23,6 +25,15 @@ const (
 type view struct {
 	node, address string
 	facts         *messages.NodeFacts
+}
+
+// digest is a number for what the gossip says of all nodes.
+func digest(views []view) uint64 {
+	h := fnv.New64a()
+	for _, v := range slices.SortedFunc(slices.Values(views), func(a, b view) int { return strings.Compare(a.node, b.node) }) {
+		fmt.Fprintf(h, "%s %s %s %t\n", v.node, v.address, v.facts.GetBoot(), v.facts.GetAnnounced())
+	}
+	return h.Sum64()
 }
 
 // table is who is a member, as this node knows it. It decides; it touches

@@ -157,6 +157,7 @@ type Beat struct {
 	Boot          string                 `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`       // of who asks
 	Leader        bool                   `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"`  // who asks leads
 	Evicted       []string               `protobuf:"bytes,3,rep,name=evicted,proto3" json:"evicted,omitempty"` // boots that the leader has evicted lately; only from the leader
+	Digest        uint64                 `protobuf:"fixed64,4,opt,name=digest,proto3" json:"digest,omitempty"` // of all that who asks knows of the nodes: those who know different things compare them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,6 +211,13 @@ func (x *Beat) GetEvicted() []string {
 		return x.Evicted
 	}
 	return nil
+}
+
+func (x *Beat) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
 }
 
 // BeatReply answers Beat.
@@ -331,11 +339,12 @@ const file_messages_cluster_proto_rawDesc = "" +
 	"\fshares_store\x18\v \x01(\bR\vsharesStore\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"L\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"d\n" +
 	"\x04Beat\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\tR\x04boot\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\bR\x06leader\x12\x18\n" +
-	"\aevicted\x18\x03 \x03(\tR\aevicted\"9\n" +
+	"\aevicted\x18\x03 \x03(\tR\aevicted\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\x06R\x06digest\"9\n" +
 	"\tBeatReply\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\tR\x04boot\x12\x18\n" +
 	"\aevicted\x18\x02 \x01(\bR\aevicted\"\x1d\n" +
