@@ -25,7 +25,7 @@ const (
 	// handshakeTime is how long a stranger may take to say who it is, and
 	// maxHandshakes how many may be at it: what is above that is turned away.
 	handshakeTime = 5 * time.Second
-	maxHandshakes = 128
+	maxHandshakes = 512
 
 	// deadTime is how long what was sent may stay without a sign that it arrived.
 	deadTime = 10 * time.Second
