@@ -197,13 +197,15 @@ func TestTheContextEndsReading(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &served{data: data(10_000), broken: func(r *http.Request, _ int, at int64) {
 		if at >= 5000 {
-			cancel()
 			<-r.Context().Done()
 		}
 	}}
 	body, err := ranged.Open(ctx, start(t, s), 0, -1)
 	require.NoError(t, err)
 	defer body.Close()
+	_, err = io.ReadFull(body, make([]byte, 1000))
+	require.NoError(t, err)
+	cancel()
 	_, err = io.ReadAll(body)
 	requireKind(t, fault.Unavailable, err)
 	require.ErrorIs(t, err, context.Canceled)

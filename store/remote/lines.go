@@ -18,7 +18,7 @@ type line struct {
 	Folder string        `json:"folder,omitempty"`
 	Error  string        `json:"error,omitempty"`
 	Kind   string        `json:"kind,omitempty"` // of Error
-	End    bool          `json:"end,omitempty"` // it is the last, and nothing is missing
+	End    bool          `json:"end,omitempty"`  // it is the last, and nothing is missing
 }
 
 func failed(err error) line { return line{Error: err.Error(), Kind: fault.KindOf(err).String()} }
