@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -128,7 +130,7 @@ func TestNodesFindALeaderThatWasRestarted(t *testing.T) {
 }
 
 func TestEightNodesAtOnceAreOneCluster(t *testing.T) {
-	for run := range 20 {
+	for run := range runs(t) {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			l := lead(t, t.TempDir(), nil)
 			nodes := make([]node, 7)
@@ -191,4 +193,17 @@ func TestANodeThatCannotBeReachedIsTold(t *testing.T) {
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.ErrorContains(t, err, "--advertise")
 	l.awaitLog(t, "node refused", "is not reached at 127.0.0.7:")
+}
+
+// runs is how often a test is made whose outcome is one of luck: 3 times, or
+// TROUPE_CLUSTER_RUNS times.
+func runs(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("TROUPE_CLUSTER_RUNS")
+	if text == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
 }

@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+const (
+	LeaseTerm = leaseTerm
+	Silence   = silence
+)
+
+// Table is the table of members, for tests.
+type Table struct{ *table }
+
+func NewTable(self string, leads bool) Table { return Table{newTable(self, leads)} }
+
+// Update tells the table of nodes, each "node/boot", all announced.
+func (t Table) Update(now time.Time, nodes ...[2]string) (gone []Member, changed bool) {
+	var views []view
+	for _, n := range nodes {
+		views = append(views, view{n[0], n[0] + ":1", &messages.NodeFacts{Boot: n[1], Protocol: Protocol, Announced: true, Leader: n[0] == "head"}})
+	}
+	return t.update(views, now)
+}
+
+func (t Table) Heard(node, boot string, now time.Time) { t.heard(node, boot, now) }
+func (t Table) Left(node, boot string, now time.Time)  { t.left(node, boot, now) }
+func (t Table) Told(boots []string, now time.Time)     { t.told(boots, now) }
+func (t Table) Evictions() []string                    { return t.evictions() }
+func (t Table) List() []Member                         { return t.list() }
+
+// Lease is the lease of a node, for tests.
+type Lease struct{ *lease }
+
+func NewLease() Lease { return Lease{newLease()} }
+
+func (l Lease) Know(node string, now time.Time)    { l.know(node, now) }
+func (l Lease) Reached(node string, now time.Time) { l.reached(node, now) }
+func (l Lease) Refused(node string)                { l.refused(node) }
+func (l Lease) Left(node string)                   { l.left(node) }
+func (l Lease) Over(now time.Time) bool            { return l.over(now) }
