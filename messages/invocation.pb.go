@@ -805,7 +805,8 @@ func (x *FunctionLost) GetFailure() *Failure {
 }
 
 // ReleaseTensors (command) lets a host drop what a job no longer needs: every
-// answer of steps up to and including `step`, but those kept. TrainJob to
+// answer of steps up to and including `step`, but those kept, and every copy of
+// another node's tensor, but of those kept. TrainJob to
 // FunctionHost after each merge and at the end. Not answered, since the next
 // one says the same and more; the last one, with everything set, is answered by
 // ReleaseTensorsReply.

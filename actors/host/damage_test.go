@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -126,6 +127,7 @@ func TestWhatAnotherProcessWritesIsAttested(t *testing.T) {
 			answer, err := b.Execute(t.Context(), b.train(), 0, nil)
 			if c.says == "" {
 				require.NoError(t, err)
+				require.Equal(t, xxhash.Sum64(sound.Bytes()), answer.GetModel().GetDigest(), "for other nodes")
 				require.NoError(t, b.space.Remove(answer.GetModel().GetKey()))
 				return
 			}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/troupe-ml/troupe/functions"
@@ -117,7 +118,7 @@ func (o *output) seal(ctx context.Context, reference tensor.Source) (*messages.T
 		return nil, err
 	}
 	defer func() { _ = blob.Close() }()
-	if err := o.verify(blob); err != nil {
+	if ref.Digest, err = o.verify(blob); err != nil {
 		return nil, err
 	}
 	written := tensor.Source{R: blob, Size: blob.Size()}
@@ -148,29 +149,27 @@ func (o *output) broken(ref plane.Ref) (plane.Ref, error) {
 
 // verify compares the bytes that lie in the space with what their writer says
 // they are. Values may be damaged and still make a sound model, which nobody
-// would notice in a merge. Rejected: they differ, or nobody says.
-func (o *output) verify(blob plane.Blob) error {
-	if o.spoil != nil {
-		return nil // the function is to have written that
-	}
+// would notice in a merge. Rejected: they differ, or nobody says. The digest is for
+// those who fetch them from other nodes.
+func (o *output) verify(blob plane.Blob) (digest uint64, err error) {
 	want, said := o.passed.Sum32(), o.written == blob.Size()
 	if o.attested != nil {
 		want, said = *o.attested, true
 	}
-	if !said {
-		return fault.New("host.output", fault.Rejected, "%s: its writer does not say what it wrote", o.what)
+	if !said && o.spoil == nil {
+		return 0, fault.New("host.output", fault.Rejected, "%s: its writer does not say what it wrote", o.what)
 	}
-	got := crc32.NewIEEE()
+	got, sum := crc32.NewIEEE(), xxhash.New()
 	const most = 256 << 10
 	buffer := make([]byte, min(most, blob.Size()+1))
-	if _, err := io.CopyBuffer(got, io.NewSectionReader(blob, 0, blob.Size()), buffer); err != nil {
-		return fault.New("host.output", fault.Unavailable, "read the %s: %w", o.what, err)
+	if _, err := io.CopyBuffer(io.MultiWriter(got, sum), io.NewSectionReader(blob, 0, blob.Size()), buffer); err != nil {
+		return 0, fault.New("host.output", fault.Unavailable, "read the %s: %w", o.what, err)
 	}
-	if got.Sum32() != want {
-		return fault.New("host.output", fault.Rejected,
+	if got.Sum32() != want && o.spoil == nil { // else the function is to have written that
+		return 0, fault.New("host.output", fault.Rejected,
 			"%s: its %d bytes are damaged: their CRC-32 is %08x, that of what the function wrote %08x", o.what, blob.Size(), got.Sum32(), want)
 	}
-	return nil
+	return sum.Sum64(), nil
 }
 
 // discard gives back whatever was written.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
 )
 
 // Tensors is where the answers of a host's runner lie: its node's plane.Space.
@@ -61,8 +62,23 @@ func parseAnswerKey(key string) (c course, ok bool) {
 	return c, true
 }
 
-// release frees the answers that m lets go. What there is to free is read from
-// the keys, not from what the host remembers, which a restart loses.
+// incarnationOf is the one of its job that made a tensor, 0 for a key that is none.
+func incarnationOf(key string) uint64 {
+	parts := strings.SplitN(key, "/", 3)
+	if len(parts) < 3 {
+		return 0
+	}
+	n, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// release frees the answers that m lets go, and the copies of other nodes' tensors.
+// What there is to free is read from the keys, not from what the host remembers,
+// which a restart loses. A message that is late may free a copy that is wanted
+// again: then it is fetched again.
 func release(t Tensors, m *messages.ReleaseTensors) error {
 	step := m.GetStep()
 	last := course{step.GetJob().GetIncarnation(), uint64(step.GetEpoch()), uint64(step.GetRound())}
@@ -71,8 +87,11 @@ func release(t Tensors, m *messages.ReleaseTensors) error {
 		keep[key] = true
 	}
 	unwanted := func(key string) bool {
+		key, copied := plane.Original(key)
 		at, ok := parseAnswerKey(key)
 		switch {
+		case !ok && copied: // what a TrainJob merged
+			return incarnationOf(key) <= last[0] && !keep[key]
 		case !ok:
 			return false
 		case m.GetEverything():

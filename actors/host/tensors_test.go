@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
 )
 
 // keys is a space of keys without bytes.
@@ -62,6 +63,27 @@ func TestReleaseGoesByTheKey(t *testing.T) {
 			}
 			require.Equal(t, want, space)
 		})
+	}
+}
+
+// Copies of other nodes' tensors go as answers do, and those of what was merged as
+// soon as nothing begins with it any more.
+func TestReleaseFreesCopies(t *testing.T) {
+	copyOf := func(key string) string { return plane.CopyKey(plane.Ref{Node: "other", Key: key, Bytes: 1, Digest: 2}) }
+	held := keys{
+		copyOf("j/1/1-1-0-1-2/model"), copyOf("j/1/1-1-1-1-2/optimizer"), copyOf("j/1/1-2-0-1-4/model"),
+		copyOf("j/1/merged/model-1"), copyOf("j/1/merged/model-2"), copyOf("j/2/merged/model-3"), copyOf("j/x"), "j/1/merged/model-1",
+	}
+	for name, c := range map[string]struct {
+		release *messages.ReleaseTensors
+		left    keys
+	}{
+		"after a merge": {&messages.ReleaseTensors{Step: step(1, 1, 1), Keep: []string{"j/1/merged/model-2", "j/1/1-1-1-1-2/optimizer"}}, keys{held[1], held[2], held[4], held[5], held[7]}},
+		"at the end":    {&messages.ReleaseTensors{Step: step(1, 1, 1), Everything: true}, keys{held[5], held[7]}},
+	} {
+		space := slices.Clone(held)
+		require.NoError(t, host.Release(&space, c.release))
+		require.Equal(t, c.left, space, name)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestASlowSaveHoldsNothingUp(t *testing.T) {
 		s.finish(round...)
 		require.Equal(t, []string{"j/2/merged/model-2", fmt.Sprintf("j/2/merged/model-%d", version)}, sorted(s.space.List("j/2/merged/")))
 		released := s.lastRelease()
-		require.Len(t, released.GetKeep(), 5, "the states that are being stored with their model, and the newest")
+		require.Len(t, released.GetKeep(), 6, "the states that are being stored with their model, and the newest of both")
 	}
 	require.EqualValues(t, 1, s.vault.last().GetModelVersion())
 	require.Empty(t, s.warnings())

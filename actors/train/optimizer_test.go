@@ -112,8 +112,8 @@ func TestARestingFunctionKeepsItsState(t *testing.T) {
 	require.Equal(t, []uint32{1}, s.end().GetEpochs()[1].GetFreshOptimizers())
 }
 
-// What hosts hold is let go of after each merge: all but the states that the
-// next round starts from, and the first model while there is no other.
+// What hosts hold is let go of after each merge: all but the states and the model
+// that the next round starts from.
 func TestHostsAreToldWhatIsStillNeeded(t *testing.T) {
 	s := newStage(t, 2, taskOf(100, keeping("keep")))
 	s.finishWith(100, s.begin()...)
@@ -124,6 +124,6 @@ func TestHostsAreToldWhatIsStillNeeded(t *testing.T) {
 		}
 	}
 	require.Equal(t, []uint32{1, 1}, []uint32{told.GetStep().GetEpoch(), told.GetStep().GetRound()})
-	require.ElementsMatch(t, []string{"j/2/1-1-0-1/optimizer", "j/2/1-1-1-1/optimizer"}, told.GetKeep())
+	require.ElementsMatch(t, []string{"j/2/merged/model-1", "j/2/1-1-0-1/optimizer", "j/2/1-1-1-1/optimizer"}, told.GetKeep())
 	require.False(t, told.GetEverything())
 }

@@ -213,11 +213,14 @@ func (s *state) epochEnded(now time.Time) {
 	s.mark(now)
 }
 
-// keep names the tensors of hosts that the job still needs.
+// keep names the tensors that hosts have and the job still needs: theirs, and
+// their copies of what the next round begins with.
 func (s *state) keep() []string {
 	var keys []string
-	if s.version == 0 && s.model != nil {
-		keys = append(keys, s.model.GetKey())
+	for _, ref := range []*messages.TensorRef{s.model, s.shared} {
+		if ref != nil {
+			keys = append(keys, ref.GetKey())
+		}
 	}
 	for _, ref := range s.optimizers {
 		keys = append(keys, ref.GetKey())

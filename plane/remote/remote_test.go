@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
@@ -274,22 +275,23 @@ func TestCutConnections(t *testing.T) {
 	require.EqualValues(t, 4, p.asked.Load())
 }
 
-// hang has node a say nothing, and tells of each request.
-func (p *pair) hang() (came chan struct{}) {
-	came = make(chan struct{}, 10)
+// hang has node a say nothing, and tells of each request, and of its end.
+func (p *pair) hang() (came, left chan struct{}) {
+	came, left = make(chan struct{}, 10), make(chan struct{}, 10)
 	p.before = func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 		came <- struct{}{}
 		<-r.Context().Done()
+		left <- struct{}{}
 		panic(http.ErrAbortHandler)
 	}
-	return came
+	return came, left
 }
 
 // A fetch ends when the last one who waits has left, and not before; who comes
 // then begins anew.
 func TestAFetchEndsWithTheLastWhoWaits(t *testing.T) {
 	p := newPair(t, 0, 1<<30)
-	came := p.hang()
+	came, left := p.hang()
 	ref := p.seal("j/k", 1000)
 	first, leaveFirst := context.WithCancel(t.Context())
 	second, leaveSecond := context.WithCancel(t.Context())
@@ -307,6 +309,11 @@ func TestAFetchEndsWithTheLastWhoWaits(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	leaveSecond()
 	requireKind(t, fault.Unavailable, <-errs)
+	select {
+	case <-left:
+	case <-time.After(5 * time.Second): // less than until it is given up for its silence
+		require.Fail(t, "it goes on")
+	}
 	p.before = nil
 	require.NoError(t, p.open(ref).Close())
 }
@@ -314,7 +321,7 @@ func TestAFetchEndsWithTheLastWhoWaits(t *testing.T) {
 // A node that is gone holds up nobody: neither who waits for it, nor who asks.
 func TestANodeThatIsGone(t *testing.T) {
 	p := newPair(t, 0, 1<<30)
-	came := p.hang()
+	came, _ := p.hang()
 	ref := p.seal("j/k", 1000)
 	errs := make(chan error)
 	go func() {
@@ -336,7 +343,7 @@ func TestANodeThatIsGone(t *testing.T) {
 // Closing waits for what is fetched, which ends.
 func TestCloseEndsFetches(t *testing.T) {
 	p := newPair(t, 0, 1<<30)
-	came := p.hang()
+	came, _ := p.hang()
 	ref := p.seal("j/k", 1000)
 	errs := make(chan error)
 	go func() {
