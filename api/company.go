@@ -158,4 +158,8 @@ type Node struct {
 	Leader  bool              `json:"leader"`
 	Version string            `json:"version"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	Roles   []string          `json:"roles,omitempty"`
+	// Alive is false for a node that does not answer, and has not been given up.
+	Alive    bool   `json:"alive"`
+	LastSeen string `json:"last_seen,omitempty"` // RFC 3339, when it last answered
 }

@@ -217,8 +217,12 @@ func nodeRoutes() []route {
 			summary: "List nodes", answers: []content{answer(http.StatusOK, []Node{}, "nodes")},
 		},
 		{
+			method: "GET", path: "/cluster/join", role: access.Anybody, handle: (*Server).joinPoint,
+			summary: "Say where a node joins", errors: []int{missing}, answers: []content{answer(http.StatusOK, JoinPoint{}, "where")},
+		},
+		{
 			method: "POST", path: "/cluster/tokens", role: access.Admin, handle: (*Server).createToken,
-			summary: "Create a token", request: jsonBody(TokenRequest{}), errors: []int{bad, conflict},
+			summary: "Create a token", request: jsonBody(TokenRequest{}), errors: []int{bad, missing, conflict},
 			answers: []content{answer(http.StatusCreated, Token{}, "the token, which is not to be had again")},
 		},
 		{

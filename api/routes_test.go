@@ -121,6 +121,8 @@ func TestEveryRouteAnswers(t *testing.T) {
 		{"POST", "/cluster/tokens", `{"name":"a","role":"read"}`, nil, 409, "has no tokens"},
 		{"POST", "/cluster/tokens", `{"name":"a","role":"root"}`, nil, 400, "give one of read, submit, admin"},
 		{"DELETE", "/cluster/tokens?name=a", "", nil, 409, "has no tokens"},
+		{"POST", "/cluster/tokens", `{"name":"a","role":"join"}`, nil, 404, "no node can join this server"},
+		{"GET", "/cluster/join", "", nil, 404, "no node can join this server"},
 		{"DELETE", "/cluster/tokens", "", nil, 400, "there is no name"},
 		{"GET", "/health", "", nil, 200, `{"status":"ready","version":"test"}`},
 		{"GET", "/metrics", "", nil, 404, "counts nothing"},

@@ -22,7 +22,7 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-// Deps is what a Server stands on. Metrics and Jobs may be nil.
+// Deps is what a Server stands on. Metrics, Jobs and Joins may be nil.
 type Deps struct {
 	Company Company
 	Log     *zap.Logger
@@ -30,6 +30,7 @@ type Deps struct {
 	// Jobs serves /jobs/…, for the endpoints of remote functions. It lets requests
 	// pass by tokens of its own: those of this server are none of them.
 	Jobs    http.Handler
+	Joins   Joins  // nil: no node can join
 	Version string // of troupe
 	// Spool is a folder for what is being uploaded: the server's alone, which
 	// makes it, and empties it when it starts.
@@ -57,6 +58,7 @@ type Server struct {
 	log     *zap.Logger
 	metrics Metrics
 	jobs    http.Handler // nil: none
+	joins   Joins        // nil: none
 	version string
 	spool   string
 	openapi []byte
@@ -90,7 +92,7 @@ func Start(c config.API, deps Deps) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{
-		company: deps.Company, config: c, log: deps.Log, metrics: deps.Metrics, jobs: deps.Jobs, version: deps.Version, spool: deps.Spool,
+		company: deps.Company, config: c, log: deps.Log, metrics: deps.Metrics, jobs: deps.Jobs, joins: deps.Joins, version: deps.Version, spool: deps.Spool,
 		streams: make(chan struct{}, c.MaxStreams), uploads: make(chan struct{}, c.MaxUploads), served: make(chan struct{}),
 	}
 	s.openapi = description(routes(), s.version)

@@ -103,9 +103,9 @@ func (a *Authority) check(proof, bound []byte, now time.Time) error {
 	}
 	switch {
 	case found == nil:
-		return fault.New(op, fault.Invalid, "the join token is unknown here, or was revoked, or the request is a copy: get one with troupe cluster token create --join")
+		return fault.New(op, fault.Invalid, "the join token is unknown here, or was revoked, or the request is a copy: get one with troupe cluster token create --role join")
 	case now.After(found.Ends):
-		return fault.New(op, fault.Invalid, "the join token %q has ended at %s: get one with troupe cluster token create --join", found.Name, found.Ends.Format(time.RFC3339))
+		return fault.New(op, fault.Invalid, "the join token %q has ended at %s: get one with troupe cluster token create --role join", found.Name, found.Ends.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func ParseToken(use Use, token string) (fingerprint [sha256.Size]byte, secret []
 	switch given := Use(parts[0]); {
 	case given == use:
 	case given == ForAPI:
-		return fingerprint, nil, fault.New(op, fault.Invalid, "the token is one for the HTTP API, and lets no node join: get one with troupe cluster token create --join")
+		return fingerprint, nil, fault.New(op, fault.Invalid, "the token is one for the HTTP API, and lets no node join: get one with troupe cluster token create --role join")
 	case given == ForJoin:
 		return fingerprint, nil, fault.New(op, fault.Invalid, "the token is one to join with, and opens no HTTP API: get one with troupe cluster token create --role submit")
 	default:
