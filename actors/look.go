@@ -35,7 +35,16 @@ func (c *Company) Job(ctx context.Context, id string) (*messages.JobView, error)
 	if err != nil {
 		return nil, err
 	}
-	return stored.view(), nil
+	v := stored.view()
+	if v.GetResult() == nil && v.GetIncarnation() > 0 {
+		owner, err := c.catalog.Look(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		v.Incarnation = max(v.GetIncarnation(), owner.Incarnation)
+		v.WaitingFor = owner.Who() + ", its owner; if that has died: troupe run --resume " + id
+	}
+	return v, nil
 }
 
 // AllJobs returns every job of the store, oldest first. One that cannot be read
@@ -140,7 +149,7 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 	if err != nil {
 		return err
 	}
-	resumed := c.after(id)
+	resumed, _ := c.after(id)
 	if _, goesOn := c.runs(id); (!goesOn || resumed > 0) && c.events != nil {
 		c.events.flush(ctx) // so that the store has them all
 	}

@@ -32,6 +32,7 @@ const (
 	Phase_PHASE_STARTING    Phase = 20 // the first model is being made
 	Phase_PHASE_RUNNING     Phase = 30
 	Phase_PHASE_SAVING      Phase = 40 // the result is being stored
+	Phase_PHASE_TAKEN_OVER  Phase = 45 // how an incarnation ended that lost the job to a later one elsewhere: the job has not
 	Phase_PHASE_STOPPED     Phase = 50
 	Phase_PHASE_FAILED      Phase = 60
 	Phase_PHASE_SUCCEEDED   Phase = 70
@@ -45,6 +46,7 @@ var (
 		20: "PHASE_STARTING",
 		30: "PHASE_RUNNING",
 		40: "PHASE_SAVING",
+		45: "PHASE_TAKEN_OVER",
 		50: "PHASE_STOPPED",
 		60: "PHASE_FAILED",
 		70: "PHASE_SUCCEEDED",
@@ -55,6 +57,7 @@ var (
 		"PHASE_STARTING":    20,
 		"PHASE_RUNNING":     30,
 		"PHASE_SAVING":      40,
+		"PHASE_TAKEN_OVER":  45,
 		"PHASE_STOPPED":     50,
 		"PHASE_FAILED":      60,
 		"PHASE_SUCCEEDED":   70,
@@ -461,14 +464,15 @@ const file_messages_history_proto_rawDesc = "" +
 	"\vmodel_epoch\x18\x0e \x01(\rR\n" +
 	"modelEpochB\v\n" +
 	"\t_accuracyB\x12\n" +
-	"\x10_validation_loss*\xa3\x01\n" +
+	"\x10_validation_loss*\xb9\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPHASE_QUEUED\x10\n" +
 	"\x12\x12\n" +
 	"\x0ePHASE_STARTING\x10\x14\x12\x11\n" +
 	"\rPHASE_RUNNING\x10\x1e\x12\x10\n" +
-	"\fPHASE_SAVING\x10(\x12\x11\n" +
+	"\fPHASE_SAVING\x10(\x12\x14\n" +
+	"\x10PHASE_TAKEN_OVER\x10-\x12\x11\n" +
 	"\rPHASE_STOPPED\x102\x12\x10\n" +
 	"\fPHASE_FAILED\x10<\x12\x13\n" +
 	"\x0fPHASE_SUCCEEDED\x10FB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"

@@ -95,6 +95,9 @@ func (b *Board) add(e *messages.JobEvent) {
 		b.jobs[id] = j
 	}
 	j.add(e)
+	if e.GetTakenOver() != nil { // it is another process's
+		delete(b.jobs, id)
+	}
 	if e.GetEnded() != nil && !slices.Contains(b.ended, id) {
 		b.ended = append(b.ended, id)
 		for len(b.ended) > endedKept {

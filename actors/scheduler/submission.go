@@ -133,6 +133,8 @@ func (s *state) cannotStop(id string) error {
 		return fault.New("scheduler.stop", fault.NotFound, "there is no job %s", id)
 	case e.phase == messages.Phase_PHASE_STOPPED:
 		return nil
+	case e.phase == messages.Phase_PHASE_TAKEN_OVER:
+		return fault.New("scheduler.stop", fault.Conflict, "job %s was taken over by another process: stop it there", id)
 	}
 	return fault.New("scheduler.stop", fault.Conflict, "job %s has ended already", id)
 }

@@ -18,7 +18,9 @@ type Company interface {
 	// or data set), Unavailable (no answer before ctx ended).
 	StartJob(ctx context.Context, task *messages.TrainTask) (Submission, error)
 	// WatchJob calls on with each event of the job, in order and from its
-	// first, and returns how the job ended. It returns early with ctx.
+	// first, and returns how the job ended. It returns early with ctx. Errors:
+	// NotFound; Conflict: another process has taken the job over, naming it;
+	// Corrupt, Unavailable (the store, of a job that is not here).
 	WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error)
 }
 
