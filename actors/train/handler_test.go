@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/train"
+	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/messages"
@@ -26,7 +27,8 @@ import (
 // host plays a company that runs one job over HTTP, as far as it is told.
 type host struct {
 	company
-	refusal error // of the next start
+	refusal  error // of the next start
+	exchange *remote.Exchange
 
 	mu      sync.Mutex // guards the rest
 	view    *messages.JobView
@@ -38,7 +40,10 @@ type host struct {
 	closing sync.Once
 }
 
-func newHost() *host { return &host{done: make(chan struct{}), changed: make(chan struct{})} }
+func newHost() *host {
+	next := func(context.Context, remote.Ref) error { return nil }
+	return &host{exchange: remote.NewExchange(next), done: make(chan struct{}), changed: make(chan struct{})}
+}
 
 func (s *host) StartJobAs(_ context.Context, id string, task *messages.TrainTask, n uint32) (train.Submission, error) {
 	s.mu.Lock()
@@ -73,8 +78,12 @@ func (s *host) Job(context.Context, string) (*messages.JobView, error) {
 
 func (s *host) SetParallelism(context.Context, string, uint32) error { return s.do("parallelism") }
 func (s *host) OfferSlots(context.Context, uint32) error             { return s.do("slots") }
-func (s *host) Stacks(context.Context, string) (string, error)       { return "function 0:\n  main.py:7\n", s.do("stacks") }
-func (s *host) Done() <-chan struct{}                                { return s.done }
+func (s *host) Stacks(context.Context, string) (string, error) {
+	return "function 0:\n  main.py:7\n", s.do("stacks")
+}
+func (s *host) Exchange() *remote.Exchange { return s.exchange }
+func (s *host) ServeJob(string, string)    {}
+func (s *host) Done() <-chan struct{}      { return s.done }
 
 func (s *host) StopStoredJob(_ context.Context, _ string, reason string) error {
 	err := s.do("stop: " + reason)
@@ -120,6 +129,7 @@ const task = `{"function_name":"mlp","dataset":"digits"}`
 func call(t testing.TB, h http.Handler, method, path, body string) (*http.Response, string) {
 	t.Helper()
 	r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	answer, err := io.ReadAll(w.Result().Body)
@@ -159,6 +169,15 @@ func TestEndpointsInEachPhase(t *testing.T) {
 		{"GET", "/events?after=other:1:1", "", statuses{409, 400, 400}},
 		{"GET", "/stacks", "", statuses{409, 200, 200}},
 		{"POST", "/start", `{"request":` + task + `,"job":{"id":"j","state":{"slots":1}}}`, statuses{200, 409, 409}},
+		{"GET", "/assignment/0", "", statuses{409, 409, 409}},
+		{"GET", "/data/0?epoch=1", "", statuses{409, 409, 409}},
+		{"GET", "/model", "", statuses{409, 409, 409}},
+		{"PUT", "/model/0", "x", statuses{409, 409, 409}},
+		{"GET", "/optimizer/0", "", statuses{409, 409, 409}},
+		{"PUT", "/optimizer/0", "x", statuses{409, 409, 409}},
+		{"POST", "/next/0", "", statuses{409, 409, 409}},
+		{"POST", "/next/x", "", statuses{409, 400, 400}},
+		{"DELETE", "/next/0", "", statuses{409, 405, 405}},
 		{"GET", "/start", "", statuses{405, 405, 405}},
 		{"PUT", "/update", "", statuses{405, 405, 405}},
 		{"POST", "/stop", "", statuses{405, 405, 405}},

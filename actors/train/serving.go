@@ -164,3 +164,14 @@ func (j *TrainJob) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 	return nil
 }
+
+// serveExchange lets a function behind a URL fetch what its attempt is about and
+// bring what it did. Whether it may, and which attempt is open, the exchange knows.
+func (j *TrainJob) serveExchange(w http.ResponseWriter, r *http.Request) error {
+	host, id, err := j.running()
+	if err != nil {
+		return err
+	}
+	host.Exchange().Job(id).ServeHTTP(w, r)
+	return nil
+}

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 
+	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
@@ -32,6 +33,11 @@ type Standalone interface {
 	// JobEvents calls on with the events of a job behind a cursor, or from its
 	// first, until it has ended or on fails. NotFound; Invalid: the cursor.
 	JobEvents(ctx context.Context, id, after string, on func(Seen) error) error
+	// Exchange is what functions behind URLs talk to; its Job handler serves one job.
+	Exchange() *remote.Exchange
+	// ServeJob says that a URL is where the caller serves what Exchange has for a
+	// job. Until then the company serves it on a port of its own.
+	ServeJob(id, url string)
 	// Done is closed when the company ends, by itself or by its Close.
 	Done() <-chan struct{}
 }
