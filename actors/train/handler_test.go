@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -76,8 +77,12 @@ func (s *host) Job(context.Context, string) (*messages.JobView, error) {
 	return proto.CloneOf(s.view), nil
 }
 
-func (s *host) SetParallelism(context.Context, string, uint32) error { return s.do("parallelism") }
-func (s *host) OfferSlots(context.Context, uint32) error             { return s.do("slots") }
+func (s *host) SetParallelism(context.Context, string, uint32) error {
+	return s.doUnless("parallelism")
+}
+
+func (s *host) OfferSlots(_ context.Context, n uint32) error { return s.do(fmt.Sprint("slots ", n)) }
+
 func (s *host) Stacks(context.Context, string) (string, error) {
 	return "function 0:\n  main.py:7\n", s.do("stacks")
 }
@@ -89,6 +94,13 @@ func (s *host) StopStoredJob(_ context.Context, _ string, reason string) error {
 	err := s.do("stop: " + reason)
 	s.reach(messages.Phase_PHASE_STOPPED)
 	return err
+}
+
+func (s *host) doUnless(what string) error {
+	if s.refusal != nil {
+		return s.refusal
+	}
+	return s.do(what)
 }
 
 func (s *host) do(what string) error {
@@ -373,4 +385,19 @@ func TestTrainAwaitsTheTaskOfABasicJob(t *testing.T) {
 	job.Use(gone)
 	job.Train()
 	require.Equal(t, fault.Unavailable, fault.KindOf(job.Err()))
+}
+
+// An update of which a part is refused is refused whole.
+func TestAnUpdateIsWhole(t *testing.T) {
+	s := newHost()
+	job := train.NewBasicJob(zap.NewNop(), "j")
+	job.Use(s)
+	response, _ := call(t, job.GetHandler(), "POST", "/start", `{"request":`+task+`,"job":{"state":{"slots":2}}}`)
+	require.Equal(t, 200, response.StatusCode)
+	response, _ = call(t, job.GetHandler(), "POST", "/update", `{"parallelism":3,"slots":3}`)
+	require.Equal(t, 202, response.StatusCode)
+	s.refusal = fault.New("x", fault.Conflict, "it is static")
+	response, _ = call(t, job.GetHandler(), "POST", "/update", `{"parallelism":9,"slots":9}`)
+	require.Equal(t, 409, response.StatusCode)
+	require.Equal(t, []string{"slots 2", "start", "slots 3", "parallelism", "slots 9", "slots 3"}, s.did)
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"go.uber.org/zap"
@@ -42,6 +43,9 @@ type TrainJob struct {
 	log *zap.Logger
 	on  func(*messages.JobEvent) // called with each event
 
+	sizing sync.Mutex // held while the size changes; guards slots
+	slots  uint32     // that the node offers; more than it has are all
+
 	mu      sync.Mutex // guards the rest
 	id      string     // "" until the company has given one
 	task    *messages.TrainTask
@@ -65,7 +69,7 @@ const (
 )
 
 func newTrainJob(logger *zap.Logger, id string, task *messages.TrainTask) *TrainJob {
-	return &TrainJob{log: logger, id: id, task: task, on: func(*messages.JobEvent) {}, begun: make(chan struct{}), told: make(chan struct{})}
+	return &TrainJob{log: logger, slots: math.MaxUint32, id: id, task: task, on: func(*messages.JobEvent) {}, begun: make(chan struct{}), told: make(chan struct{})}
 }
 
 // NewTrainJob returns a job for a task that is known. The task is copied.
