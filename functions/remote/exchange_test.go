@@ -159,7 +159,7 @@ func TestOtherTasksOverHTTP(t *testing.T) {
 	for results, want := range map[string]functions.Answer{
 		`{"loss_sum": 3.5, "loss": 1, "correct": 5, "accuracy": 1}`: {Samples: 7, Batches: 2, Loss: 3.5, Correct: 5, HasAccuracy: true},
 		`{"loss": 0.5, "accuracy": 100}`:                            {Samples: 7, Batches: 2, Loss: 3.5, Correct: 7, HasAccuracy: true},
-		`{"loss": 0.5, "samples": 7, "metrics": {"m": {"sum": 1.5, "weight": 7}}}`: {
+		`{"loss": 0.5, "samples": 7, "metrics": {"m": {"sum": 1.5, "weight": 7}, "none": {"sum": 1, "weight": 0}, "nan": {"sum": "NaN", "weight": 7}}}`: {
 			Samples: 7, Batches: 2, Loss: 3.5, Metrics: map[string]functions.Metric{"m": {Sum: 1.5, Weight: 7}},
 		},
 	} {
