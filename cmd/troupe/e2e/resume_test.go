@@ -164,7 +164,7 @@ func TestE2EKilledProgramGoesOn(t *testing.T) {
 	r := parse(t, e.out)
 	complete(t, r)
 	require.True(t, bytes.Equal(calm.model(t), r.model(t)), "the model differs")
-	require.Equal(t, []string{"epoch 2 lr 5e-07", "epoch 3 lr 5e-07"}, h.rates(t, r), "of the process that went on")
+	require.Equal(t, []string{"epoch 1 lr 0.005", "epoch 2 lr 5e-07", "epoch 3 lr 5e-07"}, h.rates(t, r), "of both processes")
 
 	again := h.troupe(t, "run", "--resume", "last", "-o", "json")
 	require.Zero(t, again.code, again.err)
