@@ -278,7 +278,7 @@ func (p *alone) Resize(ctx context.Context, size Size) error { return p.client.r
 func (p *alone) Stop(ctx context.Context, reason string) error { return p.client.stop(ctx, reason) }
 
 // Check implements Process.
-func (p *alone) Check(ctx context.Context) error { return p.client.check(ctx) }
+func (p *alone) Check(ctx context.Context) (busy uint32, err error) { return p.client.check(ctx) }
 
 // Kill implements Process.
 func (p *alone) Kill() { p.proc.End(killFor) }

@@ -154,7 +154,9 @@ func (s *scene) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.asked = append(s.asked, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Method, r.URL, body)))
-	if s.refusal != nil {
+	if s.refusal == nil {
+		fmt.Fprint(w, `{"busy":2,"later":"more"}`)
+	} else {
 		w.Header().Set(httpfault.Header, fault.KindOf(s.refusal).String())
 		w.WriteHeader(httpfault.Status(fault.KindOf(s.refusal)))
 		fmt.Fprintf(w, `{"error":%q,"code":1}`, s.refusal)
@@ -183,7 +185,9 @@ func TestAProcessIsDrivenOverHTTP(t *testing.T) {
 	require.NoError(t, p.Resize(t.Context(), jobprocess.Size{Slots: 3, Parallelism: 4}))
 	require.NoError(t, p.Resize(t.Context(), jobprocess.Size{Slots: 2}))
 	require.NoError(t, p.Stop(t.Context(), "enough & more"))
-	require.NoError(t, p.Check(t.Context()))
+	busy, err := p.Check(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, busy)
 	require.Contains(t, s.asked[0], `"job":{"id":"j","state":{"parallelism":2,"slots":1}}`)
 	require.Equal(t, []string{
 		`POST /update {"parallelism":4,"slots":3}`, `POST /update {"slots":2}`, "DELETE /stop?reason=enough+%26+more", "GET /health",

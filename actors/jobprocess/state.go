@@ -58,6 +58,7 @@ type state struct {
 
 	missed   int
 	checking bool
+	busy     uint32 // slots that its functions held at the last sign of life
 }
 
 func newState(ref *messages.JobRef, start *messages.StartJob) *state {
@@ -85,12 +86,24 @@ func (s *state) sizeOf(size *messages.JobSize) Size {
 	return out
 }
 
-// started takes in that the process has its task, with a size.
-func (s *state) started(size *messages.JobSize) {
-	s.sent = size
-	if s.stage < atWork {
-		s.stage = atWork
+// launched takes in that the process is there, and returns the size that goes to it
+// with its task.
+func (s *state) launched() *messages.JobSize {
+	s.stage, s.sent = max(s.stage, there), s.size
+	return s.size
+}
+
+// started takes in that the process has its task.
+func (s *state) started() { s.stage = max(s.stage, atWork) }
+
+// lent is how many slots functions there may hold: those that the process knows of,
+// those that it may have heard of, and those that it had to give back and still
+// holds.
+func (s *state) lent() uint32 {
+	if s.stage == ended || s.sent == nil {
+		return 0
 	}
+	return max(sizeOf(s.sent).Slots, sizeOf(s.resizing).Slots, s.busy)
 }
 
 // resize takes in a size. An older one is ignored. Invalid; NotFound where it is
@@ -168,12 +181,12 @@ func (s *state) toCheck() bool {
 	return true
 }
 
-// checked takes in whether there was one, and returns what to crash with; nil:
+// checked takes in whether there was one, with the slots that are held, and returns what to crash with; nil:
 // nothing.
-func (s *state) checked(err error) error {
+func (s *state) checked(busy uint32, err error) error {
 	s.checking = false
 	if err == nil {
-		s.missed = 0
+		s.missed, s.busy = 0, busy
 		return nil
 	}
 	if s.missed++; s.missed < missedMost || s.stage != atWork {

@@ -86,6 +86,8 @@ func (s *host) OfferSlots(_ context.Context, n uint32) error { return s.do(fmt.S
 func (s *host) Stacks(context.Context, string) (string, error) {
 	return "function 0:\n  main.py:7\n", s.do("stacks")
 }
+func (s *host) Busy(context.Context) (uint32, error) { return 2, nil }
+
 func (s *host) Exchange() *remote.Exchange { return s.exchange }
 func (s *host) ServeJob(string, string)    {}
 func (s *host) Done() <-chan struct{}      { return s.done }

@@ -29,6 +29,8 @@ type Standalone interface {
 	OfferSlots(ctx context.Context, slots uint32) error
 	// Stacks says where each running function of a job is right now. NotFound.
 	Stacks(ctx context.Context, id string) (string, error)
+	// Busy returns how many slots of the node functions hold.
+	Busy(ctx context.Context) (uint32, error)
 	// StopStoredJob ends a job as STOPPED, soon. NotFound; Conflict: it has ended.
 	StopStoredJob(ctx context.Context, id, reason string) error
 	// JobEvents calls on with the events of a job behind a cursor, or from its
