@@ -47,8 +47,9 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 
 // enqueue hands a job to the Scheduler, with warnings about its task.
 func (c *Company) enqueue(ctx context.Context, id string, t *messages.TrainTask, warnings ...string) (Submission, error) {
-	c.board.Submitted(id, c.jobs.origin, t, c.rim.Now(), nil)
-	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: id, JobId: id, Task: t})
+	now := c.rim.Now()
+	c.board.Submitted(&messages.JobView{Id: id, Origin: c.jobs.origin, Task: t, SubmittedMs: now.UnixMilli()}, now)
+	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: lifeKey(id, 0), JobId: id, Task: t})
 	if reply == nil {
 		return Submission{}, err
 	}
@@ -58,13 +59,13 @@ func (c *Company) enqueue(ctx context.Context, id string, t *messages.TrainTask,
 // StopJob ends a job as STOPPED; WatchJob tells when it has. NotFound;
 // Conflict when it has ended.
 func (c *Company) StopJob(ctx context.Context, id, reason string) error {
-	_, err := c.stop(ctx, id, reason)
+	_, err := c.stop(ctx, &messages.StopJob{JobId: id, Reason: reason})
 	return err
 }
 
 // stop reports whether the job has ended by that, which no TrainJob tells.
-func (c *Company) stop(ctx context.Context, id, reason string) (ended bool, err error) {
-	reply, err := command[*messages.StopJobReply](ctx, c, c.tree.Scheduler, &messages.StopJob{JobId: id, Reason: reason})
+func (c *Company) stop(ctx context.Context, what *messages.StopJob) (ended bool, err error) {
+	reply, err := command[*messages.StopJobReply](ctx, c, c.tree.Scheduler, what)
 	return reply.GetEnded(), err
 }
 
