@@ -13,6 +13,9 @@
 // is the death of the job's incarnation, as that of a TrainJob is: the
 // ParameterServer starts the next one, in a new process, from the store.
 //
+// A process that does not get the job since somebody else runs it, or that loses it,
+// ends it here as TAKEN_OVER.
+//
 // # Messages
 //
 // In: ResizeJob, StopJob and JobFinishedReply (ParameterServer),

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/invariant"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -92,7 +93,7 @@ func (p *proxy) Receive(ctx actor.Context) {
 	case *launched:
 		p.onLaunched(ctx, m)
 	case *started:
-		p.onBegun(m)
+		p.onBegun(ctx, m)
 	case *happened:
 		p.onHappened(ctx, m.events)
 	case *exited:
@@ -153,8 +154,13 @@ func (p *proxy) onLaunched(ctx actor.Context, m *launched) {
 	p.deps.Rim.Go(ctx.Self(), func() any { return &started{process.Start(work, task, first)} })
 }
 
-func (p *proxy) onBegun(m *started) {
-	if m.err != nil {
+func (p *proxy) onBegun(ctx actor.Context, m *started) {
+	switch {
+	case fault.KindOf(m.err) == fault.Conflict && p.state.stage < over:
+		p.state.refused(p.deps.Rim.Now(), m.err)
+		p.kill(ctx)
+		return
+	case m.err != nil:
 		panic(m.err)
 	}
 	p.log.Info("job runs in a process of its own", zap.Uint64("incarnation", p.state.ref.GetIncarnation()))
@@ -248,11 +254,7 @@ func (p *proxy) onTick(ctx actor.Context) {
 	case p.state.stage < over:
 		ctx.Send(ctx.Parent(), p.state.progress())
 	case p.state.lingers(p.deps.Rim.Now()):
-		process := p.process
-		p.deps.Rim.Go(ctx.Self(), func() any {
-			process.Kill()
-			return &killed{}
-		})
+		p.kill(ctx)
 	}
 	if p.state.asks != nil {
 		ctx.Request(p.deps.Scheduler(), p.state.asks)
@@ -279,6 +281,14 @@ func (p *proxy) obey(ctx actor.Context) {
 	if p.state.stage == ended && p.accepted && p.outbox.Empty() {
 		ctx.Stop(ctx.Self())
 	}
+}
+
+func (p *proxy) kill(ctx actor.Context) {
+	process := p.process
+	p.deps.Rim.Go(ctx.Self(), func() any {
+		process.Kill()
+		return &killed{}
+	})
 }
 
 // lend tells the host of the node how many of its slots the process may use, if

@@ -190,6 +190,21 @@ func TestAProcessThatEndsAtOnceFailsTheJobWithItsLastWords(t *testing.T) {
 	require.Equal(t, 4, s.launches)
 }
 
+// A job that somebody else runs is theirs: it has not ended.
+func TestAJobThatAnotherRunsIsTakenOver(t *testing.T) {
+	s := newStage(t, 1)
+	s.owner = fault.New("test.start", fault.Conflict, "job j runs on n9")
+	s.begin(&messages.TrainOptions{})
+	s.RunUntil(func() bool { return s.boss.finished != nil }, time.Minute)
+	s.Advance(time.Minute)
+	require.Equal(t, messages.Phase_PHASE_TAKEN_OVER, s.boss.finished.GetResult().GetPhase())
+	require.Equal(t, "job j runs on n9", s.boss.finished.GetResult().GetFailure().GetText())
+	require.Equal(t, 1, s.launches)
+	require.Nil(t, s.living())
+	require.Len(t, s.shown, 1)
+	require.Equal(t, "job j runs on n9", s.shown[0].GetTakenOver().GetFailure().GetText())
+}
+
 // A process that hangs is noticed by its missing signs of life, killed, and
 // followed by another one.
 func TestAProcessThatHangsIsKilled(t *testing.T) {

@@ -34,6 +34,7 @@ type stage struct {
 	claims uint64 // the highest
 	done   uint32 // epochs
 	result *messages.JobResult
+	owner  error // who else runs the job; nil: nobody
 
 	child     string // the last one's name
 	crashes   int    // of it, on purpose
@@ -131,6 +132,9 @@ func (p *process) Start(_ context.Context, task *messages.TrainTask, size jobpro
 	}
 	if err := p.answer(); err != nil || p.begun {
 		return err
+	}
+	if p.stage.owner != nil {
+		return p.stage.owner
 	}
 	p.begun, p.task, p.size = true, task, size
 	p.claim()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -53,7 +54,8 @@ type state struct {
 	last    place // of the events passed on
 	version uint64
 	asks    *messages.RequestParallelism // not answered; nil: nothing
-	end     *messages.JobEvent           // how the job ended there
+	end     *messages.JobEvent           // that the job has ended there
+	result  *messages.JobResult          // how
 	endedAt time.Time
 
 	missed   int
@@ -145,7 +147,9 @@ func (s *state) resized(size *messages.JobSize, err error) {
 // halt takes in that the job is to stop. Conflict: it has ended otherwise.
 func (s *state) halt(m *messages.StopJob) error {
 	switch {
-	case s.stage >= over && s.end.GetEnded().GetResult().GetPhase() != messages.Phase_PHASE_STOPPED:
+	case s.stage >= over && s.result.GetPhase() == messages.Phase_PHASE_TAKEN_OVER:
+		return wire.Error(s.result.GetFailure())
+	case s.stage >= over && s.result.GetPhase() != messages.Phase_PHASE_STOPPED:
 		return fault.New("jobprocess.stop", fault.Conflict, "job %s has ended", s.ref.GetId())
 	case s.stage < over:
 		s.stop = m
@@ -210,7 +214,7 @@ func (s *state) exited(how string) (*messages.JobEvent, error) {
 
 // finished is what the ParameterServer is told at the end.
 func (s *state) finished() *messages.JobFinished {
-	return &messages.JobFinished{Job: s.ref, Result: s.end.GetEnded().GetResult()}
+	return &messages.JobFinished{Job: s.ref, Result: s.result}
 }
 
 // progress is what the ParameterServer is told before.
@@ -221,7 +225,7 @@ func (s *state) progress() *messages.KeepState {
 // check returns an error when an invariant of state does not hold.
 func (s *state) check() error {
 	switch {
-	case (s.end != nil) != (s.stage >= over):
+	case (s.end != nil) != (s.stage >= over) || (s.end != nil) != (s.result != nil):
 		return fmt.Errorf("stage %d with end %v", s.stage, s.end)
 	case s.last.incarnation != s.ref.GetIncarnation():
 		return fmt.Errorf("events up to %v are passed on, and incarnation %d runs", s.last, s.ref.GetIncarnation())
