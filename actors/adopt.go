@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
+	"github.com/troupe-ml/troupe/store/job"
 )
 
 // adoptAgain is how long a store is left alone that failed while jobs were
@@ -37,9 +38,19 @@ func (c *Company) adopt(ctx context.Context) {
 		}
 	}
 	for _, id := range ended {
-		for !c.tried(ctx, "end of a job not completed", func() error { return finish(ctx, c.catalog, c.jobs.owner, id) }) {
+		for !c.tried(ctx, "end of a job not completed", func() error { return c.finish(ctx, id) }) {
 		}
 	}
+}
+
+// finish completes the end of a job. Its owner may be about to let go of it, or
+// to be dead.
+func (c *Company) finish(ctx context.Context, id string) error {
+	return finish(ctx, c.catalog, id, func() (*job.Claim, error) {
+		return onceGone(ctx, c, func(stale job.Sighting) (*job.Claim, job.Sighting, error) {
+			return c.catalog.Claim(ctx, id, c.jobs.owner, stale)
+		}, func(job.Sighting) {})
+	})
 }
 
 // tried does something that may have to be done again: true once it is done,

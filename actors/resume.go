@@ -30,7 +30,10 @@ func FindJob(ctx context.Context, url, id string) (*StoredJob, error) {
 	archive := NewArchive(bucket)
 	stored, err := archive.find(ctx, id)
 	if stored.succeeded() {
-		_ = finish(ctx, archive.catalog, archive.owner, stored.ID) // it is shown all the same
+		_ = finish(ctx, archive.catalog, stored.ID, func() (*job.Claim, error) { // it is shown all the same
+			claim, _, err := archive.catalog.Claim(ctx, stored.ID, archive.owner, job.Sighting{})
+			return claim, err
+		})
 	}
 	return stored, err
 }
