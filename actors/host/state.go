@@ -216,7 +216,7 @@ func (s *state) timeOut(r *run, took time.Duration, now time.Time) {
 		return
 	}
 	a, limit := r.attempt, time.Duration(r.inv.GetPlan().GetTimeoutMs())*time.Millisecond
-	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v%s", limit, outOfTime(r.inv)))
+	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v%s", limit, s.outOfTime(r.inv)))
 	failure.Chaos = blames(Chaos(r.inv), true)
 	s.cancelRun(r, context.DeadlineExceeded)
 	s.fail(a, failure, took, now)

@@ -83,10 +83,11 @@ func (s *session) standalone(id string, port int, flags *nodeFlags, server *remo
 	ctx, release := s.untilSignal()
 	defer release()
 	log := newLog(s.screen, flags.verbose)
-	c, err := actors.Start(actors.Config{Log: log, Node: local, Served: owner != nil})
+	c, err := actors.Start(actors.Config{Log: log, Node: local, Served: owner != nil, ServesJobs: true})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	c.ServeJobs(actors.JobsAt{URL: func(string) string { return "http://" + l.Addr().String() }}) // there is one job
 	defer func() { err = errors.Join(err, c.Close()) }()
 	j := train.NewBasicJob(log, id)
 	j.Use(c)
