@@ -37,6 +37,10 @@
 // well, or not offered for twice as long, up to 10 minutes (quarantine.go). One
 // slot that is usable always stays.
 //
+// An attempt whose function may take long to start (an endpoint that was scaled to
+// zero) holds its slot from the start, but runs, as far as InvokeAccepted and its
+// run time say, only once its function is at work.
+//
 // A host whose slots somebody else grants offers as many of them as the last
 // OfferSlots says; of more than that none begins. What jobs in processes of their
 // own have of the slots (SlotsLent) counts as held.
