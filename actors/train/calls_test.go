@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/testkit"
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -254,6 +255,57 @@ func TestASucceededJobIsNotStartedAgain(t *testing.T) {
 	require.Equal(t, 409, response.StatusCode)
 	require.Contains(t, body, "has SUCCEEDED")
 	require.Contains(t, body, "models/done.1.safetensors")
+}
+
+// A function behind a URL is told that the job is where it is served, and finds
+// there what its attempt is about.
+func TestFunctionsFindTheJobWhereItIsServed(t *testing.T) {
+	testkit.LeakCheck(t)
+	company, job := alone(t, "found")
+	l, err := train.Listen(0)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var once sync.Once
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		once.Do(func() {
+			defer cancel(errors.New("seen"))
+			q := r.URL.Query()
+			if got, want := q.Get("jobUrl"), "http://"+l.Addr().String(); got != want {
+				t.Errorf("jobUrl is %s, want %s", got, want)
+				return
+			}
+			asks, err := http.NewRequest("GET", q.Get("jobUrl")+"/assignment/"+q.Get("funcId"), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			asks.Header.Set("Authorization", r.Header.Get("Authorization"))
+			response, err := http.DefaultClient.Do(asks)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			var assignment remote.Assignment
+			if err := json.NewDecoder(response.Body).Decode(&assignment); err != nil || response.StatusCode != 200 || assignment.Job != "found" {
+				t.Errorf("%s: %+v, %v", response.Status, assignment, err)
+			}
+		})
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer endpoint.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	_, err = company.Functions().Link(t.Context(), "far", []string{endpoint.URL})
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- job.ServeOn(ctx, l) }()
+	response, err := http.Post("http://"+l.Addr().String()+"/start", "application/json", strings.NewReader(`{"function_name":"far","dataset":"digits"}`))
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, 200, response.StatusCode)
+	require.NoError(t, <-served)
+	require.Equal(t, messages.Phase_PHASE_STOPPED, job.Result().GetPhase())
 }
 
 // FuzzCalls: whatever is called in whatever phase is answered, with 4xx where it is
