@@ -329,14 +329,16 @@ func TestAnEndpointRefuses(t *testing.T) {
 			require.Contains(t, f.Error, c.says)
 		})
 	}
-	response, err := http.Get(b.url + "/healthz")
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.JSONEq(t, `{"slots": 2, "busy": 0}`, string(body))
+	for _, path := range []string{"/health", "/healthz", "/_/health", "/_/ready"} {
+		response, err := http.Get(b.url + path)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"slots": 2, "busy": 0}`, string(body), path)
+	}
 	b.e.Close()
-	response, err = http.Get(b.url + "/health")
+	response, err := http.Get(b.url + "/health")
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, 503, response.StatusCode)
