@@ -226,7 +226,6 @@ func (p *process) end(result *messages.JobResult) {
 // boss plays the Scheduler.
 type boss struct {
 	stage    *stage
-	server   *actor.PID
 	start    *messages.StartJob
 	running  bool
 	acked    uint64
