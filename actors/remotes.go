@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 
 	"github.com/troupe-ml/troupe/actors/host"
@@ -61,6 +62,11 @@ func (r *remotes) serve(at JobsAt) {
 // url returns where endpoints find a job. A company whose owner serves the
 // exchange may have jobs before that does.
 func (r *remotes) url(jobID string) (string, error) {
+	select {
+	case <-r.served:
+		return r.at.URL(jobID), nil
+	default:
+	}
 	r.mu.Lock()
 	alone, ok := r.alone[jobID]
 	r.mu.Unlock()
@@ -68,11 +74,7 @@ func (r *remotes) url(jobID string) (string, error) {
 		return alone, nil
 	}
 	if !r.waits {
-		select {
-		case <-r.served:
-		default:
-			return r.loopback.URL(jobID)
-		}
+		return r.loopback.URL(jobID)
 	}
 	select {
 	case <-r.served:
@@ -84,6 +86,15 @@ func (r *remotes) url(jobID string) (string, error) {
 
 // Close implements functions.Runtime.
 func (r *remotes) Close() error { return errors.Join(r.Runtime.Close(), r.loopback.Close()) }
+
+// JobsHandler serves /jobs/{id}/… for endpoints of remote functions: Exchange, or
+// the processes that jobs have of their own.
+func (c *Company) JobsHandler() http.Handler {
+	if c.processes != nil {
+		return c.processes
+	}
+	return c.remotes.exchange
+}
 
 // Exchange is what endpoints of remote functions talk to; see ServeJobs.
 func (c *Company) Exchange() *remote.Exchange { return c.remotes.exchange }

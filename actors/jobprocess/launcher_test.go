@@ -55,7 +55,11 @@ func (h *heard) places() (places []string) {
 }
 
 func shell(script string) jobprocess.Command {
-	return func() []string { return []string{"/bin/sh", "-c", script} }
+	return program("/bin/sh", "-c", script)
+}
+
+func program(words ...string) jobprocess.Command {
+	return func(context.Context, string) ([]string, error) { return words, nil }
 }
 
 func launcher(t *testing.T, command jobprocess.Command, swept func()) *jobprocess.Launcher {
@@ -78,8 +82,8 @@ func TestAProgramThatCannotBeStartedIsTold(t *testing.T) {
 		kind    fault.Kind
 		want    string
 	}{
-		{"not there", func() []string { return []string{none} }, fault.Invalid, "no such file or directory"},
-		{"no program", func() []string { return []string{text} }, fault.Invalid, "exec format error"},
+		{"not there", program(none), fault.Invalid, "no such file or directory"},
+		{"no program", program(text), fault.Invalid, "exec format error"},
 		{"ends", shell("echo no store; exit 3"), fault.Unavailable, "the job's process ended with exit status 3 before it listened: no store"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -21,13 +22,17 @@ func TestTheProcessOfAJobHasTheSettingsOfItsServer(t *testing.T) {
 	node.MemoryLimit, node.IdleTimeout, node.GPUs, node.Isolate = 1<<30, 30*time.Second, "none", true
 	jobs, err := newJobProcesses(node, 2, zap.NewNop())
 	require.NoError(t, err)
-	words := jobs.command()
+	jobs.servesAt(actors.JobsAt{URL: func(id string) string { return "https://h:8780/jobs/" + id }, Fingerprint: "abc"})
+	words, err := jobs.command(t.Context(), "j")
+	require.NoError(t, err)
 	require.Equal(t, []string{"/proc/self/exe", "job"}, words[:2])
 
 	set, flags := pflag.NewFlagSet("job", pflag.ContinueOnError), newNodeFlags(func(string) string { return "" })
 	server := set.String("server", "", "")
+	id, url, authority := set.String("id", "", ""), set.String("job-url", "", ""), set.String("job-authority", "", "")
 	flags.registerAll(set)
 	require.NoError(t, set.Parse(words[2:]))
+	require.Equal(t, []string{"j", "https://h:8780/jobs/j", "abc"}, []string{*id, *url, *authority})
 	got, err := flags.node(&messages.TrainTask{Options: &messages.TrainOptions{}})
 	require.NoError(t, err)
 	want := node
