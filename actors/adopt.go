@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
+	"github.com/troupe-ml/troupe/store/job"
 )
 
 // adoptAgain is how long a store is left alone that failed while jobs were
@@ -24,21 +25,32 @@ const adoptAgain = 2 * time.Second
 // of run are left alone. Then what others left undone as their jobs ended is
 // completed. It returns when all that is done, or ctx ends.
 func (c *Company) adopt(ctx context.Context) {
-	var left []*StoredJob
+	var left []orphan
 	var ended []string // too many to hold
 	for !c.tried(ctx, "jobs not looked for", func() (err error) { left, ended, err = c.orphans(ctx); return err }) {
 	}
-	for _, stored := range left {
-		c.board.Submitted(stored.ID, stored.Origin, stored.Task, time.UnixMilli(stored.submittedMs), stored.State.GetHistory().GetEpochs())
+	now := c.rim.Now()
+	for _, o := range left {
+		c.board.Submitted(o.goesOn(o.Task, o.life), o.waitsSince(now))
 	}
-	for _, stored := range left {
-		for !c.tried(ctx, "job not taken up", func() error { return c.adoptOne(ctx, stored) }) {
+	for _, o := range left {
+		for !c.tried(ctx, "job not taken up", func() error { return c.adoptOne(ctx, o, o.waitsSince(now)) }) {
 		}
 	}
 	for _, id := range ended {
-		for !c.tried(ctx, "end of a job not completed", func() error { return finish(ctx, c.catalog, c.jobs.owner, id) }) {
+		for !c.tried(ctx, "end of a job not completed", func() error { return c.finish(ctx, id) }) {
 		}
 	}
+}
+
+// finish completes the end of a job. Its owner may be about to let go of it, or
+// to be dead.
+func (c *Company) finish(ctx context.Context, id string) error {
+	return finish(ctx, c.catalog, id, func() (*job.Claim, error) {
+		return onceGone(ctx, c, func(stale job.Sighting) (*job.Claim, job.Sighting, error) {
+			return c.catalog.Claim(ctx, id, c.jobs.owner, stale)
+		}, func(job.Sighting) {})
+	})
 }
 
 // tried does something that may have to be done again: true once it is done,
@@ -56,9 +68,15 @@ func (c *Company) tried(ctx context.Context, what string, do func() error) bool 
 	return pause(ctx, adoptAgain) != nil
 }
 
-// orphans returns the jobs of servers that have not ended, and the ids of all
-// that have, oldest first.
-func (c *Company) orphans(ctx context.Context) (left []*StoredJob, ended []string, err error) {
+// orphan is a job without an owner, in the life that it has come to.
+type orphan struct {
+	*StoredJob
+	life uint64
+}
+
+// orphans returns the jobs of servers that have not ended, or are to go on, and
+// the ids of all others that have ended, oldest first.
+func (c *Company) orphans(ctx context.Context) (left []orphan, ended []string, err error) {
 	ids, err := c.catalog.IDs(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -68,60 +86,85 @@ func (c *Company) orphans(ctx context.Context) (left []*StoredJob, ended []strin
 			continue
 		}
 		stored, err := PeekJob(ctx, c.catalog, id)
+		var wants wishes
+		if err == nil && stored.Origin == originServer && stored.State.GetResult().GetPhase() != messages.Phase_PHASE_SUCCEEDED {
+			wants, err = c.asked(ctx, id)
+		}
 		switch kind := fault.KindOf(err); {
 		case err != nil && (kind == fault.NotFound || kind == fault.Corrupt):
 			c.log.Warn("job not looked at", zap.String("job_id", id), zap.Error(err))
 		case err != nil:
 			return nil, nil, err
+		case stored.Origin == originServer && (stored.State.GetResult() == nil || wants.goOnAfter(stored.incarnation)):
+			left = append(left, orphan{stored, wants.life})
 		case stored.State.GetResult() != nil:
 			ended = append(ended, id)
-		case stored.Origin == originServer:
-			left = append(left, stored)
 		}
 	}
 	return left, ended, nil
 }
 
 // adoptOne goes on with a job, or ends it where that was asked for.
-func (c *Company) adoptOne(ctx context.Context, stored *StoredJob) error {
-	stop, n, err := c.asked(ctx, stored.ID)
+func (c *Company) adoptOne(ctx context.Context, o orphan, since time.Time) error {
+	wants, err := c.asked(ctx, o.ID) // again: something may have been asked meanwhile
 	if err != nil {
 		return err
 	}
-	if stop != nil {
-		return c.endStopped(ctx, stored.ID, stop.GetReason())
+	if wants.stop != nil {
+		return c.endStopped(ctx, o.ID, wants.stop.GetReason())
 	}
-	c.board.Waits(stored.ID, "its last owner to be gone for sure")
-	_, err = c.goOn(ctx, stored, n)
-	c.board.Waits(stored.ID, board.FreeSlot)
+	c.board.Waits(o.ID, "its last owner to be gone for sure")
+	_, err = c.goOn(ctx, o.StoredJob, wants.n, o.life, since)
+	c.board.Waits(o.ID, board.FreeSlot)
 	if fault.KindOf(err) == fault.NotFound { // its function or data: nobody can go on with it
-		return c.endOrphan(ctx, stored.ID, messages.Phase_PHASE_FAILED, wire.Failure(err))
+		return c.endOrphan(ctx, o.ID, messages.Phase_PHASE_FAILED, wire.Failure(err))
 	}
 	return err
 }
 
-// asked returns what people want of a job by their requests so far.
-func (c *Company) asked(ctx context.Context, id string) (stop *messages.StopJob, n uint32, err error) {
+// wishes are what people want of a job.
+type wishes struct {
+	stop *messages.StopJob // nil: it is to go on
+	n    uint32            // functions; 0: nothing is said
+	life uint64            // the number of the last resume; 0: none
+	from uint64            // the incarnation with which the job had ended by then
+}
+
+// goOnAfter reports whether a job is to go on that has ended with an incarnation:
+// it was resumed, and its new life has not got into the store.
+func (w wishes) goOnAfter(incarnation uint64) bool { return w.life > 0 && w.from >= incarnation }
+
+// asked adds up the requests about a job so far.
+func (c *Company) asked(ctx context.Context, id string) (w wishes, err error) {
 	docs, err := c.catalog.Requests(ctx, id)
 	if err != nil {
-		return nil, 0, err
+		return wishes{}, err
 	}
-	for _, doc := range docs {
+	for i, doc := range docs {
+		if string(doc) == "null" { // it is damaged, and those behind it count all the same
+			continue
+		}
 		request := &messages.StoredRequest{}
 		if err := readJSON.Unmarshal(doc, request); err != nil {
-			return nil, 0, fault.New("actors.adopt", fault.Corrupt, "job %s: a request is damaged: %w", id, err)
+			return wishes{}, fault.New("actors.adopt", fault.Corrupt, "job %s: a request is damaged: %w", id, err)
 		}
-		switch {
-		case request.GetStop() != nil:
-			stop = request.GetStop()
-		case request.GetResume():
-			stop = nil
-		}
-		if request.GetParallelism() > 0 {
-			n = request.GetParallelism()
-		}
+		w.take(uint64(i)+1, request)
 	}
-	return stop, n, nil
+	return w, nil
+}
+
+// take takes in the request of that number. A stop that came late, about a life
+// that was over by then, means nothing.
+func (w *wishes) take(number uint64, r *messages.StoredRequest) {
+	switch {
+	case r.GetResume():
+		w.stop, w.life, w.from = nil, number, r.GetAfterIncarnation()
+	case r.GetStop() != nil && (r.Life == nil || r.GetLife() == w.life):
+		w.stop = r.GetStop()
+	}
+	if r.GetParallelism() > 0 {
+		w.n = r.GetParallelism()
+	}
 }
 
 // endStopped ends a job that was to stop and that nobody runs.
@@ -144,6 +187,12 @@ func (c *Company) endOrphan(ctx context.Context, id string, phase messages.Phase
 	if owned.From() != nil {
 		st = proto.CloneOf(owned.From())
 		st.Before = train.EventsUpTo(owned.From())
+	}
+	if v, here := c.board.Job(id); here && v.QueuedS != nil {
+		if st.History == nil {
+			st.History = &messages.JobHistory{}
+		}
+		st.History.QueuedS = v.GetQueuedS()
 	}
 	now := c.rim.Now()
 	st.Result = train.ResultOf(st, phase, why, owned.task.GetOptions().GetMerge(), now)

@@ -238,7 +238,7 @@ func (c *Company) shown(events []*messages.JobEvent) {
 		c.events.add(events)
 	}
 	for _, e := range events {
-		if e.GetEnded() != nil {
+		if actorkit.IsEnd(e) {
 			c.mu.Lock()
 			c.over = append(c.over, e.GetJob().GetId())
 			c.mu.Unlock()

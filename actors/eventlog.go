@@ -133,6 +133,12 @@ func (l *eventLog) flush(ctx context.Context) {
 // by the next.
 func (l *eventLog) line(ctx context.Context, e *messages.JobEvent) {
 	place := eventPlace{e.GetJob().GetId(), e.GetJob().GetIncarnation()}
+	if e.GetTakenOver() != nil { // the job is another's
+		if s := l.segments[place]; s != nil {
+			s.ended = true
+		}
+		return
+	}
 	text, err := protojson.Marshal(e)
 	if err != nil {
 		l.log.Warn("event cannot be stored", zap.String("job_id", place.job), zap.Error(err))

@@ -12,9 +12,9 @@ import (
 
 // finish completes what a process left that was killed as its job ended: the end
 // among the events, and of a job that has SUCCEEDED the files that nobody goes on
-// from. It claims the job for that, so that it comes in nobody's way: who still
+// from. It claims the job for that, by own, so that it comes in nobody's way: who still
 // runs it does it itself. Nothing is done where nothing is left to do.
-func finish(ctx context.Context, catalog *job.Catalog, owner job.Owner, id string) error {
+func finish(ctx context.Context, catalog *job.Catalog, id string, own func() (*job.Claim, error)) error {
 	stored, err := PeekJob(ctx, catalog, id)
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func finish(ctx context.Context, catalog *job.Catalog, owner job.Owner, id strin
 	if err != nil || left == (leftovers{}) {
 		return err
 	}
-	claim, _, err := catalog.Claim(ctx, id, owner, job.Sighting{})
+	claim, err := own()
 	if kind := fault.KindOf(err); kind == fault.Conflict || kind == fault.NotFound {
 		return nil // somebody is at it, or has deleted it
 	}

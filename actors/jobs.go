@@ -8,9 +8,11 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/store"
 )
@@ -45,8 +47,9 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 
 // enqueue hands a job to the Scheduler, with warnings about its task.
 func (c *Company) enqueue(ctx context.Context, id string, t *messages.TrainTask, warnings ...string) (Submission, error) {
-	c.board.Submitted(id, c.jobs.origin, t, c.rim.Now(), nil)
-	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: id, JobId: id, Task: t})
+	now := c.rim.Now()
+	c.board.Submitted(&messages.JobView{Id: id, Origin: c.jobs.origin, Task: t, SubmittedMs: now.UnixMilli()}, now)
+	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: lifeKey(id, 0), JobId: id, Task: t})
 	if reply == nil {
 		return Submission{}, err
 	}
@@ -56,20 +59,31 @@ func (c *Company) enqueue(ctx context.Context, id string, t *messages.TrainTask,
 // StopJob ends a job as STOPPED; WatchJob tells when it has. NotFound;
 // Conflict when it has ended.
 func (c *Company) StopJob(ctx context.Context, id, reason string) error {
-	_, err := c.stop(ctx, id, reason)
+	_, err := c.stop(ctx, &messages.StopJob{JobId: id, Reason: reason})
 	return err
 }
 
 // stop reports whether the job has ended by that, which no TrainJob tells.
-func (c *Company) stop(ctx context.Context, id, reason string) (ended bool, err error) {
-	reply, err := command[*messages.StopJobReply](ctx, c, c.tree.Scheduler, &messages.StopJob{JobId: id, Reason: reason})
+func (c *Company) stop(ctx context.Context, what *messages.StopJob) (ended bool, err error) {
+	reply, err := command[*messages.StopJobReply](ctx, c, c.tree.Scheduler, what)
 	return reply.GetEnded(), err
 }
 
 // WatchJob implements train.Company. Among the events are warnings of this
 // node, as JobWarned without a job.
 func (c *Company) WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error) {
-	return c.watchFrom(ctx, id, behind(c.after(id)), on)
+	before, resumed := c.after(id)
+	if _, here := c.board.Job(id); !here && !resumed {
+		stored, err := PeekJob(ctx, c.catalog, id)
+		if err != nil {
+			return nil, err
+		}
+		if end := stored.end(0); end != nil { // there is no more to come
+			on(end)
+			return end.GetEnded().GetResult(), nil
+		}
+	}
+	return c.watchFrom(ctx, id, behind(before), on)
 }
 
 // watchFrom is WatchJob behind a place among the events.
@@ -89,12 +103,13 @@ func (c *Company) watchFrom(ctx context.Context, id string, from position, on fu
 		}
 		for _, event := range events.take() {
 			on(event)
-			if ended := event.GetEnded(); ended != nil {
-				if err := c.logs.flush(id); err != nil {
-					c.log.Warn("log not stored", zap.String("job_id", id), zap.Error(err))
-				}
-				return ended.GetResult(), nil
+			if !actorkit.IsEnd(event) {
+				continue
 			}
+			if err := c.logs.flush(id); err != nil {
+				c.log.Warn("log not stored", zap.String("job_id", id), zap.Error(err))
+			}
+			return event.GetEnded().GetResult(), wire.Error(event.GetTakenOver().GetFailure())
 		}
 	}
 }
@@ -103,11 +118,13 @@ func (c *Company) watchFrom(ctx context.Context, id string, from position, on fu
 // job printed on this node, "" when they printed nothing.
 func (c *Company) Logs(id string) string { return c.logs.folder(id) }
 
-// after returns the incarnation of a job whose events are old ones here.
-func (c *Company) after(id string) uint64 {
+// after returns the incarnation of a job whose events are old ones here, and
+// whether it was resumed here.
+func (c *Company) after(id string) (incarnation uint64, resumed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.resumed[id]
+	incarnation, resumed = c.resumed[id]
+	return incarnation, resumed
 }
 
 // probeStore writes to the store and takes it back, so that a job does not train

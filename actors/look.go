@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/board"
 	"github.com/troupe-ml/troupe/actors/train"
@@ -35,7 +37,16 @@ func (c *Company) Job(ctx context.Context, id string) (*messages.JobView, error)
 	if err != nil {
 		return nil, err
 	}
-	return stored.view(), nil
+	v := stored.view()
+	if v.GetResult() == nil && v.GetIncarnation() > 0 {
+		owner, err := c.catalog.Look(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		v.Incarnation = max(v.GetIncarnation(), owner.Incarnation)
+		v.WaitingFor = owner.Who() + ", its owner; if that has died: troupe run --resume " + id
+	}
+	return v, nil
 }
 
 // AllJobs returns every job of the store, oldest first. One that cannot be read
@@ -73,19 +84,47 @@ func (j *StoredJob) view() *messages.JobView {
 	}
 	v.Incarnation, v.Epoch, v.Round, v.Parallelism = st.GetJob().GetIncarnation(), st.GetEpoch(), st.GetRound(), st.GetParallelism()
 	v.Epochs, v.Record, v.Result = st.GetHistory().GetEpochs(), st.GetHistory().GetRecord(), st.GetResult()
-	v.RunningS = st.GetHistory().GetWallS()
+	timesOf(v, st.GetHistory())
 	v.Phase, v.WaitingFor = messages.Phase_PHASE_RUNNING, "its process; if that has died: troupe run --resume "+j.ID
-	if result := st.GetResult(); result != nil {
-		v.Phase, v.WaitingFor, v.Epochs = result.GetPhase(), "", result.GetEpochs()
-		v.Accuracy, v.RunningS = result.Accuracy, result.GetWallS()
-		if last := len(result.GetEpochs()) - 1; last >= 0 {
-			e := result.GetEpochs()[last]
-			v.Epoch, v.Round, v.Parallelism, v.EpochSamples = e.GetEpoch(), e.GetRounds(), e.GetParallelism(), e.GetSamples()
-			v.Loss = &e.TrainLoss
-		}
-		v.Retries, v.LostFunctions, v.RejectedResults = result.GetRetries(), result.GetLostFunctions(), result.GetRejectedResults()
+	result := st.GetResult()
+	if result == nil {
+		return v
+	}
+	v.QueuedS, v.StartingS, v.RunningS = nil, nil, nil // the result says them, or nobody does
+	board.End(v, result)
+	if last := len(result.GetEpochs()) - 1; last >= 0 {
+		e := result.GetEpochs()[last]
+		v.Epoch, v.Round, v.Parallelism, v.EpochSamples = e.GetEpoch(), e.GetRounds(), e.GetParallelism(), e.GetSamples()
+		v.Loss = &e.TrainLoss
 	}
 	return v
+}
+
+// timesOf shows the times up to a history.
+func timesOf(v *messages.JobView, h *messages.JobHistory) {
+	starting := h.GetWallS()
+	if h != nil && h.StartingS != nil {
+		starting = h.GetStartingS()
+	}
+	v.QueuedS, v.StartingS, v.RunningS = proto.Float64(h.GetQueuedS()), &starting, proto.Float64(max(0, h.GetWallS()-starting))
+}
+
+// goesOn is a job as it is when it is taken up, with the lives before that one.
+func (j *StoredJob) goesOn(t *messages.TrainTask, life uint64) *messages.JobView {
+	v := &messages.JobView{Id: j.ID, Origin: j.Origin, Task: t, SubmittedMs: j.submittedMs, Life: life, Epochs: j.State.GetHistory().GetEpochs()}
+	if h := j.State.GetHistory(); h != nil {
+		timesOf(v, h)
+	}
+	return v
+}
+
+// waitsSince is since when a job waits that this node has just found: one that
+// was never started, since it was submitted.
+func (j *StoredJob) waitsSince(now time.Time) time.Time {
+	if j.State == nil {
+		return time.UnixMilli(j.submittedMs)
+	}
+	return now
 }
 
 // Seen is an event of a job, or the news that some before it are gone.
@@ -140,7 +179,7 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 	if err != nil {
 		return err
 	}
-	resumed := c.after(id)
+	resumed, _ := c.after(id)
 	if _, goesOn := c.runs(id); (!goesOn || resumed > 0) && c.events != nil {
 		c.events.flush(ctx) // so that the store has them all
 	}
@@ -215,6 +254,11 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 		return false, err
 	}
 	live, goesOn := c.runs(id)
+	if !goesOn {
+		if goesOn, err = c.isResumed(ctx, stored); err != nil {
+			return false, err
+		}
+	}
 	counts := map[uint64]uint64{}
 	for _, end := range stored.State.GetBefore() {
 		counts[end.GetIncarnation()] = end.GetSeq()
@@ -265,6 +309,16 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 		}
 	}
 	return over, err
+}
+
+// isResumed reports whether a job that has ended is one that this server is about
+// to go on with: it was resumed when the one before it died.
+func (c *Company) isResumed(ctx context.Context, stored *StoredJob) (bool, error) {
+	if c.jobs.origin != originServer || stored.Origin != originServer || stored.State.GetResult() == nil {
+		return false, nil
+	}
+	wants, err := c.asked(ctx, stored.ID)
+	return wants.goOnAfter(stored.incarnation), err
 }
 
 // runs returns the incarnation of a job that this node runs, 0 for none, and

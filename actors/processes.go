@@ -56,6 +56,7 @@ func inProcess(t *Tree, d TreeDeps) func(string, *messages.StartJob, job.Sightin
 		Log: d.Log, Rim: d.Rim, Launch: d.Processes.Launch, Options: d.Options,
 		Scheduler: func() *actor.PID { return t.Scheduler },
 		Journal:   func() *actor.PID { return t.Journal },
+		Host:      func() *actor.PID { return t.Host },
 	}
 	return func(id string, start *messages.StartJob, _ job.Sighting) (*paramserver.Owned, job.Sighting, error) {
 		next, seen, err := d.Jobs.Foresee(context.Background(), id, start)

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 
 	"github.com/troupe-ml/troupe/actors/host"
@@ -23,6 +24,9 @@ type remotes struct {
 	once   sync.Once
 	served chan struct{} // closed once what follows is set
 	at     JobsAt
+
+	mu    sync.Mutex        // guards alone
+	alone map[string]string // by job: where that one is served
 }
 
 // JobsAt is where Exchange is served, as endpoints see it.
@@ -35,7 +39,7 @@ type JobsAt struct {
 }
 
 func newRemotes(ctx context.Context, waits bool) *remotes {
-	r := &remotes{merges: newMerges(), waits: waits, ctx: ctx, served: make(chan struct{})}
+	r := &remotes{merges: newMerges(), waits: waits, ctx: ctx, served: make(chan struct{}), alone: map[string]string{}}
 	r.exchange = remote.NewExchange(r.merges.wait)
 	r.loopback = remote.NewLoopback(r.exchange)
 	r.Runtime = remote.New(remote.Config{Exchange: r.exchange, URL: r.url, Fingerprint: func() string { return r.at.Fingerprint }})
@@ -58,12 +62,19 @@ func (r *remotes) serve(at JobsAt) {
 // url returns where endpoints find a job. A company whose owner serves the
 // exchange may have jobs before that does.
 func (r *remotes) url(jobID string) (string, error) {
+	select {
+	case <-r.served:
+		return r.at.URL(jobID), nil
+	default:
+	}
+	r.mu.Lock()
+	alone, ok := r.alone[jobID]
+	r.mu.Unlock()
+	if ok {
+		return alone, nil
+	}
 	if !r.waits {
-		select {
-		case <-r.served:
-		default:
-			return r.loopback.URL(jobID)
-		}
+		return r.loopback.URL(jobID)
 	}
 	select {
 	case <-r.served:
@@ -76,6 +87,15 @@ func (r *remotes) url(jobID string) (string, error) {
 // Close implements functions.Runtime.
 func (r *remotes) Close() error { return errors.Join(r.Runtime.Close(), r.loopback.Close()) }
 
+// JobsHandler serves /jobs/{id}/… for endpoints of remote functions: Exchange, or
+// the processes that jobs have of their own.
+func (c *Company) JobsHandler() http.Handler {
+	if c.processes != nil {
+		return c.processes
+	}
+	return c.remotes.exchange
+}
+
 // Exchange is what endpoints of remote functions talk to; see ServeJobs.
 func (c *Company) Exchange() *remote.Exchange { return c.remotes.exchange }
 
@@ -83,6 +103,13 @@ func (c *Company) Exchange() *remote.Exchange { return c.remotes.exchange }
 // company that was started without Config.ServesJobs needs none: it listens on a
 // port of this machine once a job has a remote function.
 func (c *Company) ServeJobs(at JobsAt) { c.remotes.serve(at) }
+
+// ServeJob implements train.Standalone.
+func (c *Company) ServeJob(id, url string) {
+	c.remotes.mu.Lock()
+	defer c.remotes.mu.Unlock()
+	c.remotes.alone[id] = url
+}
 
 // ready makes a version of a function that the store has known to its runtime.
 // NotFound, Corrupt; Unavailable where there is no Python for it.

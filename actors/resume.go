@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -29,7 +30,10 @@ func FindJob(ctx context.Context, url, id string) (*StoredJob, error) {
 	archive := NewArchive(bucket)
 	stored, err := archive.find(ctx, id)
 	if stored.succeeded() {
-		_ = finish(ctx, archive.catalog, archive.owner, stored.ID) // it is shown all the same
+		_ = finish(ctx, archive.catalog, stored.ID, func() (*job.Claim, error) { // it is shown all the same
+			claim, _, err := archive.catalog.Claim(ctx, stored.ID, archive.owner, job.Sighting{})
+			return claim, err
+		})
 	}
 	return stored, err
 }
@@ -80,6 +84,21 @@ func (j *StoredJob) Resumed(n uint32, slots int) *messages.TrainTask {
 // Errors: NotFound (the job, or what it needs), Conflict (it runs, naming
 // where), Corrupt (none of its states is whole), Unavailable.
 func (c *Company) ResumeJob(ctx context.Context, id string, task *messages.TrainTask) (Submission, error) {
+	return c.resume(ctx, id, task, newID(), c.rim.Now())
+}
+
+// lifeKey is what the Scheduler calls a life of a job: its first, or that which
+// the request of that number began.
+func lifeKey(id string, life uint64) string {
+	if life == 0 {
+		return id
+	}
+	return fmt.Sprintf("%s:%d", id, life)
+}
+
+// resume is ResumeJob of a job that has waited since then, under a key that says
+// which life this is.
+func (c *Company) resume(ctx context.Context, id string, task *messages.TrainTask, key string, since time.Time) (Submission, error) {
 	if err := c.findAgain(ctx, task); err != nil {
 		return Submission{}, err
 	}
@@ -95,7 +114,8 @@ func (c *Company) ResumeJob(ctx context.Context, id string, task *messages.Train
 	}
 	c.jobs.keep(owned)
 	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.ResumeJob{
-		Key: newID(), JobId: id, Task: task, AfterIncarnation: owned.Incarnation() - 1,
+		Key: key, JobId: id, Task: task, AfterIncarnation: owned.Incarnation() - 1,
+		WaitedMs: uint64(max(0, c.rim.Now().Sub(since).Milliseconds())),
 	})
 	if err != nil {
 		return Submission{}, err

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -97,25 +98,44 @@ func (c *Company) storedTask(ctx context.Context, asked *messages.TrainTask) (*m
 
 // request keeps what was asked of a job, so that whoever owns it obeys even if
 // this process dies.
-func (c *Company) request(ctx context.Context, id string, what *messages.StoredRequest) error {
+func (c *Company) request(ctx context.Context, id string, what *messages.StoredRequest) (number uint64, err error) {
 	what.TimeMs = c.rim.Now().UnixMilli()
 	doc, err := protojson.Marshal(what)
 	if err != nil {
-		return fault.New("actors.request", fault.Invalid, "job %s: %w", id, err)
+		return 0, fault.New("actors.request", fault.Invalid, "job %s: %w", id, err)
 	}
-	_, err = c.catalog.AddRequest(ctx, id, doc)
-	return err
+	return c.catalog.AddRequest(ctx, id, doc)
 }
 
 // StopStoredJob is StopJob, and is obeyed by the next process if this one dies.
 func (c *Company) StopStoredJob(ctx context.Context, id, reason string) error {
-	if err := c.mustRun(ctx, id); err != nil {
+	v, err := c.mustRun(ctx, id)
+	if err != nil {
 		return err
 	}
-	if err := c.request(ctx, id, &messages.StoredRequest{Stop: &messages.StopJob{JobId: id, Reason: reason}}); err != nil {
+	return c.stopLife(ctx, id, reason, v.GetLife())
+}
+
+// StopLife is StopStoredJob for who has seen a job in a life: Conflict also where
+// that is over, because the job was resumed.
+func (c *Company) StopLife(ctx context.Context, id, reason string, life uint64) error {
+	v, err := c.mustRun(ctx, id)
+	if err != nil {
 		return err
 	}
-	ended, err := c.stop(ctx, id, reason)
+	if v.GetLife() != life {
+		return fault.New("actors.stop", fault.Conflict, "job %s was resumed since then (its life is %d, not %d): look at it, and stop it again", id, v.GetLife(), life)
+	}
+	return c.stopLife(ctx, id, reason, life)
+}
+
+// stopLife stops a job unless it is resumed at the same time.
+func (c *Company) stopLife(ctx context.Context, id, reason string, life uint64) error {
+	stop := &messages.StopJob{JobId: id, Reason: reason, Key: lifeKey(id, life)}
+	if _, err := c.request(ctx, id, &messages.StoredRequest{Stop: stop, Life: &life}); err != nil {
+		return err
+	}
+	ended, err := c.stop(ctx, stop)
 	if err != nil || !ended {
 		return err
 	}
@@ -125,13 +145,15 @@ func (c *Company) StopStoredJob(ctx context.Context, id, reason string) error {
 // ResizeJob sets the parallelism of an elastic job. NotFound; Conflict (it has
 // ended, or is static); Invalid.
 func (c *Company) ResizeJob(ctx context.Context, id string, n uint32) error {
-	if err := c.mustRun(ctx, id); err != nil {
+	v, err := c.mustRun(ctx, id)
+	if err != nil {
 		return err
 	}
-	if err := c.SetParallelism(ctx, id, n); err != nil {
+	if err := c.setParallelism(ctx, &messages.SetParallelism{JobId: id, Parallelism: n, Key: lifeKey(id, v.GetLife())}); err != nil {
 		return err
 	}
-	return c.request(ctx, id, &messages.StoredRequest{Parallelism: n})
+	_, err = c.request(ctx, id, &messages.StoredRequest{Parallelism: n})
+	return err
 }
 
 // ResumeStoredJob goes on with a job that has ended without success. NotFound;
@@ -150,34 +172,36 @@ func (c *Company) ResumeStoredJob(ctx context.Context, id string, n uint32) erro
 	if n > task.MaxParallelism {
 		return fault.New("actors.resume", fault.Invalid, "parallelism %d: give 1 to %d", n, task.MaxParallelism)
 	}
-	if err := c.request(ctx, id, &messages.StoredRequest{Resume: true, Parallelism: n}); err != nil {
+	life, err := c.request(ctx, id, &messages.StoredRequest{Resume: true, Parallelism: n, AfterIncarnation: stored.incarnation})
+	if err != nil {
 		return err
 	}
-	_, err = c.goOn(ctx, stored, n)
+	_, err = c.goOn(ctx, stored, n, life, c.rim.Now())
 	return err
 }
 
-// goOn puts a stored job on the board and resumes it.
-func (c *Company) goOn(ctx context.Context, stored *StoredJob, n uint32) (Submission, error) {
+// goOn puts a stored job on the board, which has waited since then, and resumes
+// it.
+func (c *Company) goOn(ctx context.Context, stored *StoredJob, n uint32, life uint64, since time.Time) (Submission, error) {
 	t := stored.Resumed(n, c.slots)
-	c.board.Submitted(stored.ID, stored.Origin, t, c.rim.Now(), stored.State.GetHistory().GetEpochs())
-	submission, err := c.ResumeJob(ctx, stored.ID, t)
+	c.board.Submitted(stored.goesOn(t, life), since)
+	submission, err := c.resume(ctx, stored.ID, t, lifeKey(stored.ID, life), since)
 	if err != nil {
 		c.board.Drop(stored.ID)
 	}
 	return submission, err
 }
 
-// mustRun returns NotFound or Conflict unless a job has not ended.
-func (c *Company) mustRun(ctx context.Context, id string) error {
+// mustRun returns a job that has not ended, else NotFound or Conflict.
+func (c *Company) mustRun(ctx context.Context, id string) (*messages.JobView, error) {
 	v, ok := c.board.Job(id)
 	if ok && v.GetResult() == nil {
-		return nil
+		return v, nil
 	}
 	if !ok {
 		if _, err := PeekJob(ctx, c.catalog, id); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return fault.New("actors.job", fault.Conflict, "job %s does not run here: it has ended, or another process runs it", id)
+	return nil, fault.New("actors.job", fault.Conflict, "job %s does not run here: it has ended, or another process runs it", id)
 }

@@ -21,7 +21,8 @@ func (c *Company) StartJobAs(ctx context.Context, id string, asked *messages.Tra
 		return Submission{}, fault.New("actors.start", fault.Conflict, "job %s runs here already", id)
 	}
 	stored, err := PeekJob(ctx, c.catalog, id)
-	if fault.KindOf(err) == fault.NotFound {
+	isNew := fault.KindOf(err) == fault.NotFound
+	if isNew {
 		stored, err = c.createJob(ctx, id, asked, n)
 	} else if err == nil {
 		err = isSame(stored, asked)
@@ -35,7 +36,13 @@ func (c *Company) StartJobAs(ctx context.Context, id string, asked *messages.Tra
 	if err := c.probeStore(ctx); err != nil {
 		return Submission{}, err
 	}
-	return c.goOn(ctx, stored, n)
+	life := uint64(0)
+	if !isNew {
+		if life, err = c.request(ctx, id, &messages.StoredRequest{Resume: true, Parallelism: n, AfterIncarnation: stored.incarnation}); err != nil {
+			return Submission{}, err
+		}
+	}
+	return c.goOn(ctx, stored, n, life, c.rim.Now())
 }
 
 // createJob puts a new job into the store.
@@ -77,6 +84,10 @@ func isSame(stored *StoredJob, asked *messages.TrainTask) error {
 // SetParallelism implements train.Standalone. A node that goes on with the job
 // later finds N in its state.
 func (c *Company) SetParallelism(ctx context.Context, id string, n uint32) error {
-	_, err := command[*messages.SetParallelismReply](ctx, c, c.tree.Scheduler, &messages.SetParallelism{JobId: id, Parallelism: n})
+	return c.setParallelism(ctx, &messages.SetParallelism{JobId: id, Parallelism: n})
+}
+
+func (c *Company) setParallelism(ctx context.Context, what *messages.SetParallelism) error {
+	_, err := command[*messages.SetParallelismReply](ctx, c, c.tree.Scheduler, what)
 	return err
 }

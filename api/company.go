@@ -35,6 +35,10 @@ type Jobs interface {
 	// survive a crash of the node. NotFound; Conflict: the job has ended, runs,
 	// or keeps its parallelism; Invalid.
 	StopJob(ctx context.Context, id, reason string) error
+	// StopLife is StopJob for who has seen a job in a life (JobView): Conflict
+	// also where it was resumed since, so that a stop which comes late, or twice,
+	// stops nothing else.
+	StopLife(ctx context.Context, id, reason string, life uint64) error
 	// ResumeStoredJob goes on with n functions; 0: with as many as it had.
 	ResumeStoredJob(ctx context.Context, id string, n uint32) error
 	ResizeJob(ctx context.Context, id string, n uint32) error

@@ -123,7 +123,15 @@ func (s *Server) stop(w *response, r *http.Request) error {
 	if reason == "" {
 		reason = "asked for over HTTP"
 	}
-	return s.accepted(w, id, s.company.StopJob(r.Context(), id, reason))
+	said := r.URL.Query().Get("life")
+	if said == "" {
+		return s.accepted(w, id, s.company.StopJob(r.Context(), id, reason))
+	}
+	life, err := strconv.ParseUint(said, 10, 64)
+	if err != nil {
+		return jobjson.Invalid("life %q: give the life of the job as GET /tasks/{id} shows it, or none", jobjson.Shown(said))
+	}
+	return s.accepted(w, id, s.company.StopLife(r.Context(), id, reason, life))
 }
 
 func (s *Server) resume(w *response, r *http.Request) error {

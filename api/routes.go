@@ -84,7 +84,10 @@ func jobRoutes() []route {
 		{
 			method: "DELETE", path: "/tasks/{id}", role: access.Submit, handle: (*Server).stop,
 			summary: "Stop a job: accepted, its end is an event", errors: []int{bad, missing, conflict},
-			query:   []parameter{{"reason", "for people", schema{"type": "string"}}},
+			query: []parameter{
+				{"reason", "for people", schema{"type": "string"}},
+				{"life", "of the job as it was seen: 409 if it was resumed since", schema{"type": "integer", "minimum": 0}},
+			},
 			answers: []content{answer(http.StatusAccepted, jobjson.Accepted{}, "accepted")},
 		},
 		{

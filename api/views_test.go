@@ -23,7 +23,7 @@ func running(id string) *messages.JobView {
 	return &messages.JobView{
 		Id: id, Phase: messages.Phase_PHASE_RUNNING, Incarnation: 1, Task: asked(), Origin: "server", Parallelism: 4, Slots: 2,
 		Epoch: 2, Round: 3, EpochSamples: 256, Loss: proto.Float64(0.5), Accuracy: proto.Float64(91), SamplesPerS: 1000, SubmittedMs: 1_700_000_000_000,
-		QueuedS: 1.5, StartingS: 0.5, RunningS: 10.25, EtaS: proto.Float64(3), WaitingFor: "1 more slot",
+		QueuedS: proto.Float64(1.5), StartingS: proto.Float64(0.5), RunningS: proto.Float64(10.25), Life: 3, EtaS: proto.Float64(3), WaitingFor: "1 more slot",
 		Epochs: []*messages.EpochRecord{{Epoch: 1, TrainLoss: 0.9, Parallelism: 2, Rounds: 4, Samples: 1437, DurationS: 0.25}}, Warnings: []string{"one"},
 		Retries: 1, LostFunctions: 2, RejectedResults: 3,
 	}
@@ -40,7 +40,7 @@ func finished(id string) *messages.JobView {
 	}
 	return &messages.JobView{
 		Id: id, Phase: messages.Phase_PHASE_SUCCEEDED, Incarnation: 2, Task: asked(), Origin: "server", Parallelism: 3, Slots: 2, Epoch: 2, Round: 5,
-		Accuracy: proto.Float64(96.5), SubmittedMs: 1_700_000_000_000, RunningS: 2, Epochs: epochs,
+		Accuracy: proto.Float64(96.5), SubmittedMs: 1_700_000_000_000, RunningS: proto.Float64(2), Epochs: epochs,
 		Result: &messages.JobResult{
 			Phase: messages.Phase_PHASE_SUCCEEDED, Epochs: epochs, Accuracy: proto.Float64(96.5), ValidationLoss: proto.Float64(0.25),
 			Retries: 2, LostFunctions: 3, RejectedResults: 4, WallS: 1.5, WorkerS: 2.5, Model: "file:///m.safetensors",

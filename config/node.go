@@ -122,6 +122,8 @@ func (n Node) Validate() error {
 		return invalid("there is no policy %q: give one of %s", n.Policy, strings.Join(Policies(), ", "))
 	case n.Jobs != "" && !slices.Contains(JobsModes(), n.Jobs):
 		return invalid("jobs do not run %q: give one of %s", n.Jobs, strings.Join(JobsModes(), ", "))
+	case n.Jobs == JobsInProcesses && strings.HasPrefix(n.Store, "mem:"):
+		return invalid("jobs %s: no other process sees the store %s: give --store file:///folder, or --jobs %s", n.Jobs, n.Store, JobsHere)
 	}
 	return n.Scratch.Validate()
 }

@@ -27,6 +27,8 @@ func TestNodeValidateRefuses(t *testing.T) {
 		"too many slots":   {func(n *config.Node) { n.Slots = config.MaxSlots + 1 }, "slots 65537 is out of range: give 1 to 65536"},
 		"negative threads": {func(n *config.Node) { n.Threads = -1 }, "threads -1"},
 		"no store":         {func(n *config.Node) { n.Store = "" }, "--store"},
+		"unknown jobs":     {func(n *config.Node) { n.Jobs = "thread" }, `jobs do not run "thread": give one of in-process, process`},
+		"jobs apart":       {func(n *config.Node) { n.Jobs, n.Store = "process", "mem://" }, `no other process sees the store mem://: give --store file:///folder, or --jobs in-process`},
 		"unknown policy":   {func(n *config.Node) { n.Policy = "luck" }, `no policy "luck": give one of static, throughput`},
 		"scratch below 0":  {func(n *config.Node) { n.Scratch.Limit = -1 }, "-1 bytes"},
 	} {

@@ -88,13 +88,15 @@ func (x *StoredTask) GetTask() *TrainTask {
 // StoredRequest is what people asked of a job, as the store keeps it: whoever
 // owns the job obeys. Of several the last one counts.
 type StoredRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TimeMs        int64                  `protobuf:"varint,1,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // since 1970
-	Stop          *StopJob               `protobuf:"bytes,2,opt,name=stop,proto3" json:"stop,omitempty"`                    // set: the job is to stop
-	Resume        bool                   `protobuf:"varint,3,opt,name=resume,proto3" json:"resume,omitempty"`               // it is to go on
-	Parallelism   uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"`     // with so many functions; 0: nothing is said
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	TimeMs           int64                  `protobuf:"varint,1,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`                               // since 1970
+	Stop             *StopJob               `protobuf:"bytes,2,opt,name=stop,proto3" json:"stop,omitempty"`                                                  // set: the job is to stop
+	Resume           bool                   `protobuf:"varint,3,opt,name=resume,proto3" json:"resume,omitempty"`                                             // it is to go on
+	Parallelism      uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"`                                   // with so many functions; 0: nothing is said
+	AfterIncarnation uint64                 `protobuf:"varint,6,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"` // of a resume: with this one the job had ended
+	Life             *uint64                `protobuf:"varint,5,opt,name=life,proto3,oneof" json:"life,omitempty"`                                           // of a stop: it is about this life of the job (JobView) alone; unset: about any
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *StoredRequest) Reset() {
@@ -151,6 +153,20 @@ func (x *StoredRequest) GetResume() bool {
 func (x *StoredRequest) GetParallelism() uint32 {
 	if x != nil {
 		return x.Parallelism
+	}
+	return 0
+}
+
+func (x *StoredRequest) GetAfterIncarnation() uint64 {
+	if x != nil {
+		return x.AfterIncarnation
+	}
+	return 0
+}
+
+func (x *StoredRequest) GetLife() uint64 {
+	if x != nil && x.Life != nil {
+		return *x.Life
 	}
 	return 0
 }
@@ -489,6 +505,8 @@ type JobHistory struct {
 	EpochS            float64                 `protobuf:"fixed64,8,opt,name=epoch_s,json=epochS,proto3" json:"epoch_s,omitempty"`                                                             // of the running epoch, so far
 	TrainingS         float64                 `protobuf:"fixed64,9,opt,name=training_s,json=trainingS,proto3" json:"training_s,omitempty"`                                                    // of it up to its last merge
 	UnmeasuredSamples uint64                  `protobuf:"varint,10,opt,name=unmeasured_samples,json=unmeasuredSamples,proto3" json:"unmeasured_samples,omitempty"`                            // of the running epoch: merged, from functions that did not say their loss
+	QueuedS           float64                 `protobuf:"fixed64,11,opt,name=queued_s,json=queuedS,proto3" json:"queued_s,omitempty"`                                                         // of the job: waited for a slot
+	StartingS         *float64                `protobuf:"fixed64,12,opt,name=starting_s,json=startingS,proto3,oneof" json:"starting_s,omitempty"`                                             // of wall_s, until the first epoch; unset: it has not begun
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -589,6 +607,20 @@ func (x *JobHistory) GetTrainingS() float64 {
 func (x *JobHistory) GetUnmeasuredSamples() uint64 {
 	if x != nil {
 		return x.UnmeasuredSamples
+	}
+	return 0
+}
+
+func (x *JobHistory) GetQueuedS() float64 {
+	if x != nil {
+		return x.QueuedS
+	}
+	return 0
+}
+
+func (x *JobHistory) GetStartingS() float64 {
+	if x != nil && x.StartingS != nil {
+		return *x.StartingS
 	}
 	return 0
 }
@@ -758,12 +790,15 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"StoredTask\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\tR\x06origin\x12!\n" +
 	"\fsubmitted_ms\x18\x02 \x01(\x03R\vsubmittedMs\x12.\n" +
-	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"\x90\x01\n" +
+	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\"\xdf\x01\n" +
 	"\rStoredRequest\x12\x17\n" +
 	"\atime_ms\x18\x01 \x01(\x03R\x06timeMs\x12,\n" +
 	"\x04stop\x18\x02 \x01(\v2\x18.troupe.messages.StopJobR\x04stop\x12\x16\n" +
 	"\x06resume\x18\x03 \x01(\bR\x06resume\x12 \n" +
-	"\vparallelism\x18\x04 \x01(\rR\vparallelism\"\x81\a\n" +
+	"\vparallelism\x18\x04 \x01(\rR\vparallelism\x12+\n" +
+	"\x11after_incarnation\x18\x06 \x01(\x04R\x10afterIncarnation\x12\x17\n" +
+	"\x04life\x18\x05 \x01(\x04H\x00R\x04life\x88\x01\x01B\a\n" +
+	"\x05_life\"\x81\a\n" +
 	"\bJobState\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x14\n" +
@@ -801,7 +836,7 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\x04loss\x18\x03 \x01(\x01R\x04loss\x120\n" +
 	"\x05model\x18\x04 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x12#\n" +
 	"\rmodel_version\x18\x05 \x01(\x04R\fmodelVersionB\v\n" +
-	"\t_accuracy\"\x82\x04\n" +
+	"\t_accuracy\"\xd0\x04\n" +
 	"\n" +
 	"JobHistory\x124\n" +
 	"\x06epochs\x18\x01 \x03(\v2\x1c.troupe.messages.EpochRecordR\x06epochs\x124\n" +
@@ -815,10 +850,14 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\n" +
 	"training_s\x18\t \x01(\x01R\ttrainingS\x12-\n" +
 	"\x12unmeasured_samples\x18\n" +
-	" \x01(\x04R\x11unmeasuredSamples\x1aX\n" +
+	" \x01(\x04R\x11unmeasuredSamples\x12\x19\n" +
+	"\bqueued_s\x18\v \x01(\x01R\aqueuedS\x12\"\n" +
+	"\n" +
+	"starting_s\x18\f \x01(\x01H\x00R\tstartingS\x88\x01\x01\x1aX\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
-	"\x05value\x18\x02 \x01(\v2\x1c.troupe.messages.WeightedSumR\x05value:\x028\x01\"<\n" +
+	"\x05value\x18\x02 \x01(\v2\x1c.troupe.messages.WeightedSumR\x05value:\x028\x01B\r\n" +
+	"\v_starting_s\"<\n" +
 	"\tKeepState\x12/\n" +
 	"\x05state\x18\x01 \x01(\v2\x19.troupe.messages.JobStateR\x05state\"5\n" +
 	"\bAskState\x12)\n" +
@@ -903,7 +942,9 @@ func file_messages_checkpoint_proto_init() {
 	file_messages_invocation_proto_init()
 	file_messages_submission_proto_init()
 	file_messages_task_proto_init()
+	file_messages_checkpoint_proto_msgTypes[1].OneofWrappers = []any{}
 	file_messages_checkpoint_proto_msgTypes[4].OneofWrappers = []any{}
+	file_messages_checkpoint_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -32,6 +32,7 @@ const (
 	Phase_PHASE_STARTING    Phase = 20 // the first model is being made
 	Phase_PHASE_RUNNING     Phase = 30
 	Phase_PHASE_SAVING      Phase = 40 // the result is being stored
+	Phase_PHASE_TAKEN_OVER  Phase = 45 // how an incarnation ended that lost the job to a later one elsewhere: the job has not
 	Phase_PHASE_STOPPED     Phase = 50
 	Phase_PHASE_FAILED      Phase = 60
 	Phase_PHASE_SUCCEEDED   Phase = 70
@@ -45,6 +46,7 @@ var (
 		20: "PHASE_STARTING",
 		30: "PHASE_RUNNING",
 		40: "PHASE_SAVING",
+		45: "PHASE_TAKEN_OVER",
 		50: "PHASE_STOPPED",
 		60: "PHASE_FAILED",
 		70: "PHASE_SUCCEEDED",
@@ -55,6 +57,7 @@ var (
 		"PHASE_STARTING":    20,
 		"PHASE_RUNNING":     30,
 		"PHASE_SAVING":      40,
+		"PHASE_TAKEN_OVER":  45,
 		"PHASE_STOPPED":     50,
 		"PHASE_FAILED":      60,
 		"PHASE_SUCCEEDED":   70,
@@ -272,12 +275,14 @@ type JobResult struct {
 	Retries         uint32                 `protobuf:"varint,6,opt,name=retries,proto3" json:"retries,omitempty"`
 	LostFunctions   uint32                 `protobuf:"varint,7,opt,name=lost_functions,json=lostFunctions,proto3" json:"lost_functions,omitempty"`
 	RejectedResults uint32                 `protobuf:"varint,8,opt,name=rejected_results,json=rejectedResults,proto3" json:"rejected_results,omitempty"`
-	WallS           float64                `protobuf:"fixed64,9,opt,name=wall_s,json=wallS,proto3" json:"wall_s,omitempty"`                // from start to end
-	WorkerS         float64                `protobuf:"fixed64,10,opt,name=worker_s,json=workerS,proto3" json:"worker_s,omitempty"`         // run time of all attempts, added up
-	Model           string                 `protobuf:"bytes,11,opt,name=model,proto3" json:"model,omitempty"`                              // URL of the state dict; empty unless SUCCEEDED
-	Merge           string                 `protobuf:"bytes,12,opt,name=merge,proto3" json:"merge,omitempty"`                              // the strategy used
-	EndedEarly      string                 `protobuf:"bytes,13,opt,name=ended_early,json=endedEarly,proto3" json:"ended_early,omitempty"`  // why training ended before its last epoch; empty: it did not
-	ModelEpoch      uint32                 `protobuf:"varint,14,opt,name=model_epoch,json=modelEpoch,proto3" json:"model_epoch,omitempty"` // that the model was trained up to, from 1; 0 unless SUCCEEDED
+	WallS           float64                `protobuf:"fixed64,9,opt,name=wall_s,json=wallS,proto3" json:"wall_s,omitempty"`                    // from start to end
+	WorkerS         float64                `protobuf:"fixed64,10,opt,name=worker_s,json=workerS,proto3" json:"worker_s,omitempty"`             // run time of all attempts, added up
+	Model           string                 `protobuf:"bytes,11,opt,name=model,proto3" json:"model,omitempty"`                                  // URL of the state dict; empty unless SUCCEEDED
+	Merge           string                 `protobuf:"bytes,12,opt,name=merge,proto3" json:"merge,omitempty"`                                  // the strategy used
+	EndedEarly      string                 `protobuf:"bytes,13,opt,name=ended_early,json=endedEarly,proto3" json:"ended_early,omitempty"`      // why training ended before its last epoch; empty: it did not
+	QueuedS         *float64               `protobuf:"fixed64,15,opt,name=queued_s,json=queuedS,proto3,oneof" json:"queued_s,omitempty"`       // waited for a slot, in all lives of the job; unset: not known
+	StartingS       *float64               `protobuf:"fixed64,16,opt,name=starting_s,json=startingS,proto3,oneof" json:"starting_s,omitempty"` // of wall_s, until the first epoch; unset: not known
+	ModelEpoch      uint32                 `protobuf:"varint,14,opt,name=model_epoch,json=modelEpoch,proto3" json:"model_epoch,omitempty"`     // that the model was trained up to, from 1; 0 unless SUCCEEDED
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -403,6 +408,20 @@ func (x *JobResult) GetEndedEarly() string {
 	return ""
 }
 
+func (x *JobResult) GetQueuedS() float64 {
+	if x != nil && x.QueuedS != nil {
+		return *x.QueuedS
+	}
+	return 0
+}
+
+func (x *JobResult) GetStartingS() float64 {
+	if x != nil && x.StartingS != nil {
+		return *x.StartingS
+	}
+	return 0
+}
+
 func (x *JobResult) GetModelEpoch() uint32 {
 	if x != nil {
 		return x.ModelEpoch
@@ -441,7 +460,7 @@ const file_messages_history_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\x12\n" +
 	"\x10_validation_lossB\v\n" +
-	"\t_accuracy\"\x9f\x04\n" +
+	"\t_accuracy\"\xff\x04\n" +
 	"\tJobResult\x12,\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x16.troupe.messages.PhaseR\x05phase\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x124\n" +
@@ -457,18 +476,24 @@ const file_messages_history_proto_rawDesc = "" +
 	"\x05model\x18\v \x01(\tR\x05model\x12\x14\n" +
 	"\x05merge\x18\f \x01(\tR\x05merge\x12\x1f\n" +
 	"\vended_early\x18\r \x01(\tR\n" +
-	"endedEarly\x12\x1f\n" +
+	"endedEarly\x12\x1e\n" +
+	"\bqueued_s\x18\x0f \x01(\x01H\x02R\aqueuedS\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"starting_s\x18\x10 \x01(\x01H\x03R\tstartingS\x88\x01\x01\x12\x1f\n" +
 	"\vmodel_epoch\x18\x0e \x01(\rR\n" +
 	"modelEpochB\v\n" +
 	"\t_accuracyB\x12\n" +
-	"\x10_validation_loss*\xa3\x01\n" +
+	"\x10_validation_lossB\v\n" +
+	"\t_queued_sB\r\n" +
+	"\v_starting_s*\xb9\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPHASE_QUEUED\x10\n" +
 	"\x12\x12\n" +
 	"\x0ePHASE_STARTING\x10\x14\x12\x11\n" +
 	"\rPHASE_RUNNING\x10\x1e\x12\x10\n" +
-	"\fPHASE_SAVING\x10(\x12\x11\n" +
+	"\fPHASE_SAVING\x10(\x12\x14\n" +
+	"\x10PHASE_TAKEN_OVER\x10-\x12\x11\n" +
 	"\rPHASE_STOPPED\x102\x12\x10\n" +
 	"\fPHASE_FAILED\x10<\x12\x13\n" +
 	"\x0fPHASE_SUCCEEDED\x10FB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"

@@ -33,7 +33,7 @@ type HostReported struct {
 	Boot          string                 `protobuf:"bytes,2,opt,name=boot,proto3" json:"boot,omitempty"` // new each time the host starts
 	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
 	Slots         uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"` // usable: a retired one is not counted, nor one that is not offered
-	Held          []*AttemptRef          `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`    // attempts that occupy a slot
+	Held          []*AttemptRef          `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`    // attempts that occupy a slot; of slots that are lent only the job is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +261,70 @@ func (x *OfferSlotsReply) GetSeq() uint64 {
 	return 0
 }
 
+// SlotsLent (event) says how many of a node's slots functions of a job may hold that
+// run in the job's own process. Whoever stands for that process to FunctionHost, at
+// each change and once a second. Not answered. Of the newest incarnation the highest
+// seq counts; one that is not renewed for 10 s is none.
+type SlotsLent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`     // from 1
+	Slots         uint32                 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"` // 0: none any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlotsLent) Reset() {
+	*x = SlotsLent{}
+	mi := &file_messages_hosts_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlotsLent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlotsLent) ProtoMessage() {}
+
+func (x *SlotsLent) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlotsLent.ProtoReflect.Descriptor instead.
+func (*SlotsLent) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SlotsLent) GetJob() *JobRef {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *SlotsLent) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *SlotsLent) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
 // ListHosts (query) asks which hosts there are. Client to Scheduler; answered by
 // ListHostsReply.
 type ListHosts struct {
@@ -271,7 +335,7 @@ type ListHosts struct {
 
 func (x *ListHosts) Reset() {
 	*x = ListHosts{}
-	mi := &file_messages_hosts_proto_msgTypes[4]
+	mi := &file_messages_hosts_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -283,7 +347,7 @@ func (x *ListHosts) String() string {
 func (*ListHosts) ProtoMessage() {}
 
 func (x *ListHosts) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[4]
+	mi := &file_messages_hosts_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -296,7 +360,7 @@ func (x *ListHosts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHosts.ProtoReflect.Descriptor instead.
 func (*ListHosts) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{5}
 }
 
 // ListHostsReply answers ListHosts.
@@ -310,7 +374,7 @@ type ListHostsReply struct {
 
 func (x *ListHostsReply) Reset() {
 	*x = ListHostsReply{}
-	mi := &file_messages_hosts_proto_msgTypes[5]
+	mi := &file_messages_hosts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +386,7 @@ func (x *ListHostsReply) String() string {
 func (*ListHostsReply) ProtoMessage() {}
 
 func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[5]
+	mi := &file_messages_hosts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +399,7 @@ func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
 func (*ListHostsReply) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{5}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListHostsReply) GetHosts() []*HostView {
@@ -364,7 +428,7 @@ type HostView struct {
 
 func (x *HostView) Reset() {
 	*x = HostView{}
-	mi := &file_messages_hosts_proto_msgTypes[6]
+	mi := &file_messages_hosts_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +440,7 @@ func (x *HostView) String() string {
 func (*HostView) ProtoMessage() {}
 
 func (x *HostView) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[6]
+	mi := &file_messages_hosts_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +453,7 @@ func (x *HostView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostView.ProtoReflect.Descriptor instead.
 func (*HostView) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{6}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HostView) GetNode() string {
@@ -432,7 +496,11 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\"#\n" +
 	"\x0fOfferSlotsReply\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\v\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"^\n" +
+	"\tSlotsLent\x12)\n" +
+	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\rR\x05slots\"\v\n" +
 	"\tListHosts\"U\n" +
 	"\x0eListHostsReply\x12/\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x19.troupe.messages.HostViewR\x05hosts\x12\x12\n" +
@@ -454,25 +522,28 @@ func file_messages_hosts_proto_rawDescGZIP() []byte {
 	return file_messages_hosts_proto_rawDescData
 }
 
-var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_messages_hosts_proto_goTypes = []any{
 	(*HostReported)(nil),    // 0: troupe.messages.HostReported
 	(*HostLeft)(nil),        // 1: troupe.messages.HostLeft
 	(*OfferSlots)(nil),      // 2: troupe.messages.OfferSlots
 	(*OfferSlotsReply)(nil), // 3: troupe.messages.OfferSlotsReply
-	(*ListHosts)(nil),       // 4: troupe.messages.ListHosts
-	(*ListHostsReply)(nil),  // 5: troupe.messages.ListHostsReply
-	(*HostView)(nil),        // 6: troupe.messages.HostView
-	(*AttemptRef)(nil),      // 7: troupe.messages.AttemptRef
+	(*SlotsLent)(nil),       // 4: troupe.messages.SlotsLent
+	(*ListHosts)(nil),       // 5: troupe.messages.ListHosts
+	(*ListHostsReply)(nil),  // 6: troupe.messages.ListHostsReply
+	(*HostView)(nil),        // 7: troupe.messages.HostView
+	(*AttemptRef)(nil),      // 8: troupe.messages.AttemptRef
+	(*JobRef)(nil),          // 9: troupe.messages.JobRef
 }
 var file_messages_hosts_proto_depIdxs = []int32{
-	7, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
-	6, // 1: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	8, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
+	9, // 1: troupe.messages.SlotsLent.job:type_name -> troupe.messages.JobRef
+	7, // 2: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_messages_hosts_proto_init() }
@@ -487,7 +558,7 @@ func file_messages_hosts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_hosts_proto_rawDesc), len(file_messages_hosts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

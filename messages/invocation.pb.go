@@ -298,7 +298,7 @@ func (x *Invoke) GetOptimizer() *TensorRef {
 type InvokeAccepted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Running       bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // else it waits for a slot
+	Running       bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // else it waits for a slot, or its function is still being started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -359,7 +359,7 @@ type Invoked struct {
 	Loss          float64                 `protobuf:"fixed64,6,opt,name=loss,proto3" json:"loss,omitempty"`                                                                                // TASK_TRAIN: mean over samples; TASK_VALIDATE: sum over samples; nats
 	Correct       float64                 `protobuf:"fixed64,7,opt,name=correct,proto3" json:"correct,omitempty"`                                                                          // TASK_VALIDATE: samples predicted right (sum)
 	HasAccuracy   bool                    `protobuf:"varint,8,opt,name=has_accuracy,json=hasAccuracy,proto3" json:"has_accuracy,omitempty"`                                                // correct means something
-	DurationUs    uint64                  `protobuf:"varint,9,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`                                                   // load and compute, no queueing
+	DurationUs    uint64                  `protobuf:"varint,9,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`                                                   // load and compute, no queueing and no start that may take long
 	Metrics       map[string]*WeightedSum `protobuf:"bytes,10,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what the function logged by name
 	NoLoss        bool                    `protobuf:"varint,11,opt,name=no_loss,json=noLoss,proto3" json:"no_loss,omitempty"`                                                              // TASK_TRAIN: the function does not say its loss, which is 0 here
 	unknownFields protoimpl.UnknownFields
@@ -654,8 +654,8 @@ func (x *CancelInvocation) GetOverdue() bool {
 	return false
 }
 
-// FunctionStarted (event) says that an attempt has its slot, which is when its
-// deadline begins to count. FunctionInvoker to its TrainJob, again with every
+// FunctionStarted (event) says that an attempt has its slot, and that its function
+// has started where that may take long: then its deadline begins to count. FunctionInvoker to its TrainJob, again with every
 // sign of life of the host. A lost one costs the attempt its deadline for that
 // long, no more.
 type FunctionStarted struct {

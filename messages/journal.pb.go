@@ -42,6 +42,7 @@ type JobEvent struct {
 	//	*JobEvent_Warned
 	//	*JobEvent_Ended
 	//	*JobEvent_TrainingEnded
+	//	*JobEvent_TakenOver
 	What          isJobEvent_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -186,6 +187,15 @@ func (x *JobEvent) GetTrainingEnded() *TrainingEnded {
 	return nil
 }
 
+func (x *JobEvent) GetTakenOver() *JobTakenOver {
+	if x != nil {
+		if x, ok := x.What.(*JobEvent_TakenOver); ok {
+			return x.TakenOver
+		}
+	}
+	return nil
+}
+
 type isJobEvent_What interface {
 	isJobEvent_What()
 }
@@ -226,6 +236,10 @@ type JobEvent_TrainingEnded struct {
 	TrainingEnded *TrainingEnded `protobuf:"bytes,18,opt,name=training_ended,json=trainingEnded,proto3,oneof"`
 }
 
+type JobEvent_TakenOver struct {
+	TakenOver *JobTakenOver `protobuf:"bytes,19,opt,name=taken_over,json=takenOver,proto3,oneof"`
+}
+
 func (*JobEvent_Queued) isJobEvent_What() {}
 
 func (*JobEvent_Started) isJobEvent_What() {}
@@ -243,6 +257,8 @@ func (*JobEvent_Warned) isJobEvent_What() {}
 func (*JobEvent_Ended) isJobEvent_What() {}
 
 func (*JobEvent_TrainingEnded) isJobEvent_What() {}
+
+func (*JobEvent_TakenOver) isJobEvent_What() {}
 
 // JobQueued: the Scheduler has accepted the job.
 type JobQueued struct {
@@ -821,6 +837,53 @@ func (x *JobEnded) GetResult() *JobResult {
 	return nil
 }
 
+// JobTakenOver: a later incarnation, of another process, owns the job and goes on
+// with it. The last event of an incarnation that has lost it: for who watches this
+// node, it is no part of the job, and the store does not keep it.
+type JobTakenOver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"` // CONFLICT, naming the owner
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobTakenOver) Reset() {
+	*x = JobTakenOver{}
+	mi := &file_messages_journal_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobTakenOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobTakenOver) ProtoMessage() {}
+
+func (x *JobTakenOver) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_journal_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobTakenOver.ProtoReflect.Descriptor instead.
+func (*JobTakenOver) Descriptor() ([]byte, []int) {
+	return file_messages_journal_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *JobTakenOver) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 // JobEventReply answers JobEvent: all of this incarnation up to seq is kept.
 type JobEventReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -832,7 +895,7 @@ type JobEventReply struct {
 
 func (x *JobEventReply) Reset() {
 	*x = JobEventReply{}
-	mi := &file_messages_journal_proto_msgTypes[10]
+	mi := &file_messages_journal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +907,7 @@ func (x *JobEventReply) String() string {
 func (*JobEventReply) ProtoMessage() {}
 
 func (x *JobEventReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_journal_proto_msgTypes[10]
+	mi := &file_messages_journal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +920,7 @@ func (x *JobEventReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEventReply.ProtoReflect.Descriptor instead.
 func (*JobEventReply) Descriptor() ([]byte, []int) {
-	return file_messages_journal_proto_rawDescGZIP(), []int{10}
+	return file_messages_journal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobEventReply) GetJob() *JobRef {
@@ -889,7 +952,7 @@ type WatchJob struct {
 
 func (x *WatchJob) Reset() {
 	*x = WatchJob{}
-	mi := &file_messages_journal_proto_msgTypes[11]
+	mi := &file_messages_journal_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +964,7 @@ func (x *WatchJob) String() string {
 func (*WatchJob) ProtoMessage() {}
 
 func (x *WatchJob) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_journal_proto_msgTypes[11]
+	mi := &file_messages_journal_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +977,7 @@ func (x *WatchJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJob.ProtoReflect.Descriptor instead.
 func (*WatchJob) Descriptor() ([]byte, []int) {
-	return file_messages_journal_proto_rawDescGZIP(), []int{11}
+	return file_messages_journal_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchJob) GetJobId() string {
@@ -942,7 +1005,7 @@ var File_messages_journal_proto protoreflect.FileDescriptor
 
 const file_messages_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x16messages/journal.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\"\xa7\x05\n" +
+	"\x16messages/journal.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\"\xe7\x05\n" +
 	"\bJobEvent\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x17\n" +
@@ -956,7 +1019,9 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\x0eepoch_finished\x18\x0f \x01(\v2\x1e.troupe.messages.EpochFinishedH\x00R\repochFinished\x124\n" +
 	"\x06warned\x18\x10 \x01(\v2\x1a.troupe.messages.JobWarnedH\x00R\x06warned\x121\n" +
 	"\x05ended\x18\x11 \x01(\v2\x19.troupe.messages.JobEndedH\x00R\x05ended\x12G\n" +
-	"\x0etraining_ended\x18\x12 \x01(\v2\x1e.troupe.messages.TrainingEndedH\x00R\rtrainingEndedB\x06\n" +
+	"\x0etraining_ended\x18\x12 \x01(\v2\x1e.troupe.messages.TrainingEndedH\x00R\rtrainingEnded\x12>\n" +
+	"\n" +
+	"taken_over\x18\x13 \x01(\v2\x1d.troupe.messages.JobTakenOverH\x00R\ttakenOverB\x06\n" +
 	"\x04what\"\v\n" +
 	"\tJobQueued\"\x94\x02\n" +
 	"\n" +
@@ -1000,7 +1065,9 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\rTrainingEnded\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\">\n" +
 	"\bJobEnded\x122\n" +
-	"\x06result\x18\x01 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\"L\n" +
+	"\x06result\x18\x01 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\"B\n" +
+	"\fJobTakenOver\x122\n" +
+	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\"L\n" +
 	"\rJobEventReply\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"k\n" +
@@ -1021,7 +1088,7 @@ func file_messages_journal_proto_rawDescGZIP() []byte {
 	return file_messages_journal_proto_rawDescData
 }
 
-var file_messages_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_messages_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_messages_journal_proto_goTypes = []any{
 	(*JobEvent)(nil),       // 0: troupe.messages.JobEvent
 	(*JobQueued)(nil),      // 1: troupe.messages.JobQueued
@@ -1033,16 +1100,17 @@ var file_messages_journal_proto_goTypes = []any{
 	(*JobWarned)(nil),      // 7: troupe.messages.JobWarned
 	(*TrainingEnded)(nil),  // 8: troupe.messages.TrainingEnded
 	(*JobEnded)(nil),       // 9: troupe.messages.JobEnded
-	(*JobEventReply)(nil),  // 10: troupe.messages.JobEventReply
-	(*WatchJob)(nil),       // 11: troupe.messages.WatchJob
-	(*JobRef)(nil),         // 12: troupe.messages.JobRef
-	(*AttemptRef)(nil),     // 13: troupe.messages.AttemptRef
-	(*Failure)(nil),        // 14: troupe.messages.Failure
-	(*EpochRecord)(nil),    // 15: troupe.messages.EpochRecord
-	(*JobResult)(nil),      // 16: troupe.messages.JobResult
+	(*JobTakenOver)(nil),   // 10: troupe.messages.JobTakenOver
+	(*JobEventReply)(nil),  // 11: troupe.messages.JobEventReply
+	(*WatchJob)(nil),       // 12: troupe.messages.WatchJob
+	(*JobRef)(nil),         // 13: troupe.messages.JobRef
+	(*AttemptRef)(nil),     // 14: troupe.messages.AttemptRef
+	(*Failure)(nil),        // 15: troupe.messages.Failure
+	(*EpochRecord)(nil),    // 16: troupe.messages.EpochRecord
+	(*JobResult)(nil),      // 17: troupe.messages.JobResult
 }
 var file_messages_journal_proto_depIdxs = []int32{
-	12, // 0: troupe.messages.JobEvent.job:type_name -> troupe.messages.JobRef
+	13, // 0: troupe.messages.JobEvent.job:type_name -> troupe.messages.JobRef
 	1,  // 1: troupe.messages.JobEvent.queued:type_name -> troupe.messages.JobQueued
 	2,  // 2: troupe.messages.JobEvent.started:type_name -> troupe.messages.JobStarted
 	3,  // 3: troupe.messages.JobEvent.epoch_started:type_name -> troupe.messages.EpochStarted
@@ -1052,16 +1120,18 @@ var file_messages_journal_proto_depIdxs = []int32{
 	7,  // 7: troupe.messages.JobEvent.warned:type_name -> troupe.messages.JobWarned
 	9,  // 8: troupe.messages.JobEvent.ended:type_name -> troupe.messages.JobEnded
 	8,  // 9: troupe.messages.JobEvent.training_ended:type_name -> troupe.messages.TrainingEnded
-	13, // 10: troupe.messages.FunctionFailed.attempt:type_name -> troupe.messages.AttemptRef
-	14, // 11: troupe.messages.FunctionFailed.failure:type_name -> troupe.messages.Failure
-	15, // 12: troupe.messages.EpochFinished.record:type_name -> troupe.messages.EpochRecord
-	16, // 13: troupe.messages.JobEnded.result:type_name -> troupe.messages.JobResult
-	12, // 14: troupe.messages.JobEventReply.job:type_name -> troupe.messages.JobRef
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	10, // 10: troupe.messages.JobEvent.taken_over:type_name -> troupe.messages.JobTakenOver
+	14, // 11: troupe.messages.FunctionFailed.attempt:type_name -> troupe.messages.AttemptRef
+	15, // 12: troupe.messages.FunctionFailed.failure:type_name -> troupe.messages.Failure
+	16, // 13: troupe.messages.EpochFinished.record:type_name -> troupe.messages.EpochRecord
+	17, // 14: troupe.messages.JobEnded.result:type_name -> troupe.messages.JobResult
+	15, // 15: troupe.messages.JobTakenOver.failure:type_name -> troupe.messages.Failure
+	13, // 16: troupe.messages.JobEventReply.job:type_name -> troupe.messages.JobRef
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_messages_journal_proto_init() }
@@ -1081,6 +1151,7 @@ func file_messages_journal_proto_init() {
 		(*JobEvent_Warned)(nil),
 		(*JobEvent_Ended)(nil),
 		(*JobEvent_TrainingEnded)(nil),
+		(*JobEvent_TakenOver)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1088,7 +1159,7 @@ func file_messages_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_journal_proto_rawDesc), len(file_messages_journal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

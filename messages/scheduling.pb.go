@@ -709,6 +709,7 @@ type SetParallelism struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Parallelism   uint32                 `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"` // within the job's bounds
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`                  // as in StopJob: which life of the job is meant
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -755,6 +756,13 @@ func (x *SetParallelism) GetParallelism() uint32 {
 		return x.Parallelism
 	}
 	return 0
+}
+
+func (x *SetParallelism) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 // SetParallelismReply answers SetParallelism.
@@ -853,10 +861,11 @@ const file_messages_scheduling_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x122\n" +
 	"\afailure\x18\x03 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12'\n" +
 	"\x0feffective_epoch\x18\x04 \x01(\rR\x0eeffectiveEpoch\x12'\n" +
-	"\x0feffective_round\x18\x05 \x01(\rR\x0eeffectiveRound\"I\n" +
+	"\x0feffective_round\x18\x05 \x01(\rR\x0eeffectiveRound\"[\n" +
 	"\x0eSetParallelism\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\rR\vparallelism\"I\n" +
+	"\vparallelism\x18\x02 \x01(\rR\vparallelism\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"I\n" +
 	"\x13SetParallelismReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailureB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 

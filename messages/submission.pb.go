@@ -161,7 +161,7 @@ type StopJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // for a person
-	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`       // of the StartJob that is to be undone, so that a resume is not; unset, as from clients: whatever runs
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`       // of the submission or resume whose life of the job is to end, so that a later one does not; unset: whatever runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +279,7 @@ type ResumeJob struct {
 	JobId            string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Task             *TrainTask             `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`                                                  // as it was asked for, but for default_parallelism: N of the next round
 	AfterIncarnation uint64                 `protobuf:"varint,4,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"` // what earlier incarnations say counts no more
+	WaitedMs         uint64                 `protobuf:"varint,5,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"`                         // that it has waited for a slot already, where nobody knew it any more
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -341,6 +342,13 @@ func (x *ResumeJob) GetAfterIncarnation() uint64 {
 	return 0
 }
 
+func (x *ResumeJob) GetWaitedMs() uint64 {
+	if x != nil {
+		return x.WaitedMs
+	}
+	return 0
+}
+
 var File_messages_submission_proto protoreflect.FileDescriptor
 
 const file_messages_submission_proto_rawDesc = "" +
@@ -361,12 +369,13 @@ const file_messages_submission_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tR\x03key\"X\n" +
 	"\fStopJobReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05ended\"\x91\x01\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xae\x01\n" +
 	"\tResumeJob\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12.\n" +
 	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12+\n" +
-	"\x11after_incarnation\x18\x04 \x01(\x04R\x10afterIncarnationB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\x11after_incarnation\x18\x04 \x01(\x04R\x10afterIncarnation\x12\x1b\n" +
+	"\twaited_ms\x18\x05 \x01(\x04R\bwaitedMsB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_submission_proto_rawDescOnce sync.Once

@@ -40,9 +40,9 @@ type JobView struct {
 	Accuracy        *float64               `protobuf:"fixed64,12,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`                      // the last measured, percent
 	SamplesPerS     float64                `protobuf:"fixed64,13,opt,name=samples_per_s,json=samplesPerS,proto3" json:"samples_per_s,omitempty"` // of late; 0: not known
 	SubmittedMs     int64                  `protobuf:"varint,14,opt,name=submitted_ms,json=submittedMs,proto3" json:"submitted_ms,omitempty"`    // since 1970
-	QueuedS         float64                `protobuf:"fixed64,15,opt,name=queued_s,json=queuedS,proto3" json:"queued_s,omitempty"`               // waited for a slot
-	StartingS       float64                `protobuf:"fixed64,16,opt,name=starting_s,json=startingS,proto3" json:"starting_s,omitempty"`         // until the first epoch
-	RunningS        float64                `protobuf:"fixed64,17,opt,name=running_s,json=runningS,proto3" json:"running_s,omitempty"`            // since then, until now or the end
+	QueuedS         *float64               `protobuf:"fixed64,15,opt,name=queued_s,json=queuedS,proto3,oneof" json:"queued_s,omitempty"`         // waited for a slot, in all its lives; unset, as the next two: not known
+	StartingS       *float64               `protobuf:"fixed64,16,opt,name=starting_s,json=startingS,proto3,oneof" json:"starting_s,omitempty"`   // until the first epoch
+	RunningS        *float64               `protobuf:"fixed64,17,opt,name=running_s,json=runningS,proto3,oneof" json:"running_s,omitempty"`      // since then, until now or the end
 	EtaS            *float64               `protobuf:"fixed64,18,opt,name=eta_s,json=etaS,proto3,oneof" json:"eta_s,omitempty"`                  // until the end; unset: not known
 	WaitingFor      string                 `protobuf:"bytes,19,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`        // for a person; empty: nothing
 	Epochs          []*EpochRecord         `protobuf:"bytes,20,rep,name=epochs,proto3" json:"epochs,omitempty"`                                  // complete
@@ -52,6 +52,7 @@ type JobView struct {
 	Retries         uint32                 `protobuf:"varint,24,opt,name=retries,proto3" json:"retries,omitempty"`                               // so far, in this process or as the result says
 	LostFunctions   uint32                 `protobuf:"varint,25,opt,name=lost_functions,json=lostFunctions,proto3" json:"lost_functions,omitempty"`
 	RejectedResults uint32                 `protobuf:"varint,26,opt,name=rejected_results,json=rejectedResults,proto3" json:"rejected_results,omitempty"`
+	Life            uint64                 `protobuf:"varint,27,opt,name=life,proto3" json:"life,omitempty"` // number of the request that resumed it; 0: nobody has
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -185,22 +186,22 @@ func (x *JobView) GetSubmittedMs() int64 {
 }
 
 func (x *JobView) GetQueuedS() float64 {
-	if x != nil {
-		return x.QueuedS
+	if x != nil && x.QueuedS != nil {
+		return *x.QueuedS
 	}
 	return 0
 }
 
 func (x *JobView) GetStartingS() float64 {
-	if x != nil {
-		return x.StartingS
+	if x != nil && x.StartingS != nil {
+		return *x.StartingS
 	}
 	return 0
 }
 
 func (x *JobView) GetRunningS() float64 {
-	if x != nil {
-		return x.RunningS
+	if x != nil && x.RunningS != nil {
+		return *x.RunningS
 	}
 	return 0
 }
@@ -268,11 +269,18 @@ func (x *JobView) GetRejectedResults() uint32 {
 	return 0
 }
 
+func (x *JobView) GetLife() uint64 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
 var File_messages_view_proto protoreflect.FileDescriptor
 
 const file_messages_view_proto_rawDesc = "" +
 	"\n" +
-	"\x13messages/view.proto\x12\x0ftroupe.messages\x1a\x16messages/history.proto\x1a\x13messages/task.proto\"\x95\a\n" +
+	"\x13messages/view.proto\x12\x0ftroupe.messages\x1a\x16messages/history.proto\x1a\x13messages/task.proto\"\xe2\a\n" +
 	"\aJobView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.troupe.messages.PhaseR\x05phase\x12 \n" +
@@ -288,12 +296,12 @@ const file_messages_view_proto_rawDesc = "" +
 	"\x04loss\x18\v \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1f\n" +
 	"\baccuracy\x18\f \x01(\x01H\x01R\baccuracy\x88\x01\x01\x12\"\n" +
 	"\rsamples_per_s\x18\r \x01(\x01R\vsamplesPerS\x12!\n" +
-	"\fsubmitted_ms\x18\x0e \x01(\x03R\vsubmittedMs\x12\x19\n" +
-	"\bqueued_s\x18\x0f \x01(\x01R\aqueuedS\x12\x1d\n" +
+	"\fsubmitted_ms\x18\x0e \x01(\x03R\vsubmittedMs\x12\x1e\n" +
+	"\bqueued_s\x18\x0f \x01(\x01H\x02R\aqueuedS\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"starting_s\x18\x10 \x01(\x01R\tstartingS\x12\x1b\n" +
-	"\trunning_s\x18\x11 \x01(\x01R\brunningS\x12\x18\n" +
-	"\x05eta_s\x18\x12 \x01(\x01H\x02R\x04etaS\x88\x01\x01\x12\x1f\n" +
+	"starting_s\x18\x10 \x01(\x01H\x03R\tstartingS\x88\x01\x01\x12 \n" +
+	"\trunning_s\x18\x11 \x01(\x01H\x04R\brunningS\x88\x01\x01\x12\x18\n" +
+	"\x05eta_s\x18\x12 \x01(\x01H\x05R\x04etaS\x88\x01\x01\x12\x1f\n" +
 	"\vwaiting_for\x18\x13 \x01(\tR\n" +
 	"waitingFor\x124\n" +
 	"\x06epochs\x18\x14 \x03(\v2\x1c.troupe.messages.EpochRecordR\x06epochs\x124\n" +
@@ -302,9 +310,14 @@ const file_messages_view_proto_rawDesc = "" +
 	"\bwarnings\x18\x17 \x03(\tR\bwarnings\x12\x18\n" +
 	"\aretries\x18\x18 \x01(\rR\aretries\x12%\n" +
 	"\x0elost_functions\x18\x19 \x01(\rR\rlostFunctions\x12)\n" +
-	"\x10rejected_results\x18\x1a \x01(\rR\x0frejectedResultsB\a\n" +
+	"\x10rejected_results\x18\x1a \x01(\rR\x0frejectedResults\x12\x12\n" +
+	"\x04life\x18\x1b \x01(\x04R\x04lifeB\a\n" +
 	"\x05_lossB\v\n" +
-	"\t_accuracyB\b\n" +
+	"\t_accuracyB\v\n" +
+	"\t_queued_sB\r\n" +
+	"\v_starting_sB\f\n" +
+	"\n" +
+	"_running_sB\b\n" +
 	"\x06_eta_sB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (

@@ -167,6 +167,7 @@ func (c *Company) watch(id string, after uint64) *Watch {
 type Watch struct {
 	Events []*messages.JobEvent
 	Result *messages.JobResult // nil until the job has ended
+	Taken  *messages.Failure   // by another company, which goes on with it; nil: it was not
 }
 
 func (w *Watch) add(e *messages.JobEvent) {
@@ -174,10 +175,13 @@ func (w *Watch) add(e *messages.JobEvent) {
 	if ended := e.GetEnded(); ended != nil {
 		w.Result = ended.GetResult()
 	}
+	if taken := e.GetTakenOver(); taken != nil {
+		w.Taken = taken.GetFailure()
+	}
 }
 
-// Ended reports whether the job has.
-func (w *Watch) Ended() bool { return w.Result != nil }
+// Ended reports whether the job has, or is another company's.
+func (w *Watch) Ended() bool { return w.Result != nil || w.Taken != nil }
 
 // Jobs returns the TrainJobs that live now, oldest first.
 func (c *Company) Jobs() []*actor.PID { return c.alive(1) } // paramserver/job

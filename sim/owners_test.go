@@ -134,7 +134,7 @@ func (r *rivals) succeeded() (out []*messages.JobResult) {
 func (r *rivals) ends() (out []string) {
 	for i, lives := range r.lives {
 		for _, w := range lives {
-			out = append(out, fmt.Sprintf("company %d: %v %s", i, w.Result.GetPhase(), w.Result.GetFailure().GetText()))
+			out = append(out, fmt.Sprintf("company %d: %v %s%s", i, w.Result.GetPhase(), w.Result.GetFailure().GetText(), w.Taken.GetText()))
 		}
 	}
 	return out
@@ -235,7 +235,7 @@ func TestAJobHasOneOwner(t *testing.T) {
 			require.NoError(t, r.read())
 			for _, end := range r.ends() {
 				lives++
-				if strings.Contains(end, "goes on elsewhere") {
+				if strings.Contains(end, "was taken over by") {
 					over++
 				}
 			}

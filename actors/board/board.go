@@ -44,16 +44,18 @@ func New(now func() time.Time) *Board {
 	return &Board{now: now, jobs: map[string]*job{}, changed: make(chan struct{})}
 }
 
-// Submitted puts a job on the board that waits for a slot; epochs are those that
-// it has done before, as one that is resumed has.
-func (b *Board) Submitted(id, origin string, task *messages.TrainTask, at time.Time, epochs []*messages.EpochRecord) {
+// Submitted puts a job on the board that waits for a slot since then. Of the view
+// counts what is no news: id, origin, task, when it was submitted, which life this
+// is, and of earlier ones epochs and times.
+func (b *Board) Submitted(v *messages.JobView, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	id := v.GetId()
 	if j := b.jobs[id]; j != nil && !j.over() {
 		return
 	}
 	b.ended = slices.DeleteFunc(b.ended, func(other string) bool { return other == id })
-	b.jobs[id] = newJob(id, origin, task, at, epochs)
+	b.jobs[id] = newJob(v, since)
 }
 
 // Waits says what a job waits for that is queued.
@@ -91,10 +93,13 @@ func (b *Board) add(e *messages.JobEvent) {
 	id := e.GetJob().GetId()
 	j := b.jobs[id]
 	if j == nil { // of a company without Submitted
-		j = newJob(id, "", nil, time.UnixMilli(e.GetTimeMs()), nil)
+		j = newJob(&messages.JobView{Id: id, SubmittedMs: e.GetTimeMs()}, time.UnixMilli(e.GetTimeMs()))
 		b.jobs[id] = j
 	}
 	j.add(e)
+	if e.GetTakenOver() != nil { // it is another process's
+		delete(b.jobs, id)
+	}
 	if e.GetEnded() != nil && !slices.Contains(b.ended, id) {
 		b.ended = append(b.ended, id)
 		for len(b.ended) > endedKept {
@@ -190,18 +195,19 @@ func (b *Board) After(at Place) (events []*messages.JobEvent, next Place, more <
 
 // job is a view under way.
 type job struct {
-	view    *messages.JobView
-	started time.Time // the first model begins
-	running time.Time // the first epoch begins
+	view    *messages.JobView // its times are those of earlier lives, or once it has ended of all
+	queued  time.Time         // this life begins
+	started time.Time         // the first model begins
+	running time.Time         // the first epoch begins
 	ended   time.Time
 	last    *messages.JobEvent // nil: none
 	rate    rate
 }
 
-func newJob(id, origin string, task *messages.TrainTask, at time.Time, epochs []*messages.EpochRecord) *job {
-	return &job{view: &messages.JobView{
-		Id: id, Origin: origin, Task: task, Phase: messages.Phase_PHASE_QUEUED, SubmittedMs: at.UnixMilli(),
-		WaitingFor: FreeSlot, Epochs: slices.Clone(epochs),
+func newJob(v *messages.JobView, since time.Time) *job {
+	return &job{queued: since, view: &messages.JobView{
+		Id: v.GetId(), Origin: v.GetOrigin(), Task: v.GetTask(), Life: v.GetLife(), Phase: messages.Phase_PHASE_QUEUED, SubmittedMs: v.GetSubmittedMs(),
+		WaitingFor: FreeSlot, Epochs: slices.Clone(v.GetEpochs()), QueuedS: v.QueuedS, StartingS: v.StartingS, RunningS: v.RunningS,
 	}}
 }
 
@@ -210,6 +216,13 @@ func (j *job) over() bool { return j.view.GetResult() != nil }
 // look returns the view as it is now, a copy.
 func (j *job) look(now time.Time) *messages.JobView {
 	v := proto.CloneOf(j.view)
+	v.SamplesPerS = j.rate.perSecond()
+	if left := j.left(); left >= 0 && v.SamplesPerS > 0 && !j.over() {
+		v.EtaS = proto.Float64(left / v.SamplesPerS)
+	}
+	if j.over() && j.view.GetResult().QueuedS != nil { // which says them all
+		return v
+	}
 	if !j.ended.IsZero() {
 		now = j.ended
 	}
@@ -219,17 +232,22 @@ func (j *job) look(now time.Time) *messages.JobView {
 		}
 		return t
 	}
-	submitted := time.UnixMilli(v.GetSubmittedMs())
-	v.QueuedS = max(0, until(j.started).Sub(submitted).Seconds())
+	var starting, running time.Duration
 	if !j.started.IsZero() {
-		v.StartingS = max(0, until(j.running).Sub(j.started).Seconds())
+		starting = until(j.running).Sub(j.started)
 	}
 	if !j.running.IsZero() {
-		v.RunningS = max(0, now.Sub(j.running).Seconds())
+		running = now.Sub(j.running)
 	}
-	v.SamplesPerS = j.rate.perSecond()
-	if left := j.left(); left >= 0 && v.SamplesPerS > 0 && !j.over() {
-		v.EtaS = proto.Float64(left / v.SamplesPerS)
-	}
+	v.QueuedS = more(v.QueuedS, until(j.started).Sub(j.queued))
+	v.StartingS, v.RunningS = more(v.StartingS, starting), more(v.RunningS, running)
 	return v
+}
+
+func more(s *float64, d time.Duration) *float64 {
+	sum := max(0, d.Seconds())
+	if s != nil {
+		sum += *s
+	}
+	return &sum
 }

@@ -36,6 +36,12 @@ func (p *play) say(id string, incarnation uint64, e *messages.JobEvent) string {
 	return board.Cursor(e)
 }
 
+// submitted puts a job on the board now.
+func (p *play) submitted(id string, v *messages.JobView) {
+	v.Id, v.Origin, v.Task, v.SubmittedMs = id, "server", task(), p.now.UnixMilli()
+	p.Submitted(v, p.now)
+}
+
 func started(epoch uint32) *messages.JobEvent {
 	return &messages.JobEvent{What: &messages.JobEvent_Started{Started: &messages.JobStarted{Parallelism: 2, Slots: 2, Epoch: epoch}}}
 }
@@ -66,7 +72,7 @@ func task() *messages.TrainTask { return &messages.TrainTask{Epochs: 2, TrainSam
 // by the last merges.
 func TestAJobComesAlong(t *testing.T) {
 	p := newPlay()
-	p.Submitted("j", "server", task(), p.now, nil)
+	p.submitted("j", &messages.JobView{})
 	p.now = p.now.Add(3 * time.Second)
 	v, ok := p.Job("j")
 	require.True(t, ok)
@@ -120,7 +126,7 @@ func TestAJobComesAlong(t *testing.T) {
 func TestAJobGoesOn(t *testing.T) {
 	p := newPlay()
 	one := &messages.EpochRecord{Epoch: 1, Samples: 100}
-	p.Submitted("j", "server", task(), p.now, []*messages.EpochRecord{one})
+	p.submitted("j", &messages.JobView{Epochs: []*messages.EpochRecord{one}})
 	p.say("j", 2, started(2))
 	p.say("j", 2, merged(2, 1, 50, 50))
 	p.say("j", 2, finished(2, 70))
@@ -134,10 +140,35 @@ func TestAJobGoesOn(t *testing.T) {
 	require.Equal(t, 71.0, v.GetEpochs()[1].GetAccuracy())
 }
 
+// Times of a job that goes on are added to those of its earlier lives; what its
+// result says of all of them counts in the end.
+func TestTimesOfAllLives(t *testing.T) {
+	p := newPlay()
+	p.submitted("j", &messages.JobView{Life: 4, QueuedS: proto.Float64(1), StartingS: proto.Float64(2), RunningS: proto.Float64(30)})
+	p.now = p.now.Add(5 * time.Second)
+	v, _ := p.Job("j")
+	require.EqualValues(t, 4, v.GetLife())
+	require.InDelta(t, 6, v.GetQueuedS(), 0.01)
+	require.InDelta(t, 2, v.GetStartingS(), 0.01)
+	require.InDelta(t, 30, v.GetRunningS(), 0.01)
+	p.say("j", 2, started(2))
+	p.now = p.now.Add(10 * time.Second)
+	v, _ = p.Job("j")
+	require.InDelta(t, 6, v.GetQueuedS(), 0.01)
+	require.InDelta(t, 2, v.GetStartingS(), 0.01)
+	require.InDelta(t, 40, v.GetRunningS(), 0.01)
+	ends := over(messages.Phase_PHASE_SUCCEEDED)
+	r := ends.GetEnded().GetResult()
+	r.WallS, r.QueuedS, r.StartingS = 44, proto.Float64(7), proto.Float64(3)
+	p.say("j", 2, ends)
+	v, _ = p.Job("j")
+	require.Equal(t, []float64{7, 3, 41}, []float64{v.GetQueuedS(), v.GetStartingS(), v.GetRunningS()})
+}
+
 // What the caller does to a view changes nothing here.
 func TestViewsAreCopies(t *testing.T) {
 	p := newPlay()
-	p.Submitted("j", "run", task(), p.now, nil)
+	p.submitted("j", &messages.JobView{})
 	v, _ := p.Job("j")
 	v.Task.Epochs = 99
 	again, _ := p.Job("j")

@@ -35,13 +35,22 @@ func (j *job) add(e *messages.JobEvent) {
 		v.Warnings = append(v.Warnings, what.Warned.GetText())
 		v.Warnings = v.Warnings[max(0, len(v.Warnings)-warningsKept):]
 	case *messages.JobEvent_Ended:
-		result := what.Ended.GetResult()
-		v.Phase, v.Result, v.WaitingFor, j.ended = result.GetPhase(), result, "", at
-		v.Epochs = result.GetEpochs()
-		v.Retries, v.LostFunctions, v.RejectedResults = result.GetRetries(), result.GetLostFunctions(), result.GetRejectedResults()
-		if result.Accuracy != nil {
-			v.Accuracy = result.Accuracy
-		}
+		j.ended = at
+		End(v, what.Ended.GetResult())
+	}
+}
+
+// End shows a job as its result says that it ended. Times that an older version
+// did not note are left as they are.
+func End(v *messages.JobView, r *messages.JobResult) {
+	v.Phase, v.Result, v.WaitingFor, v.Epochs = r.GetPhase(), r, "", r.GetEpochs()
+	v.Retries, v.LostFunctions, v.RejectedResults = r.GetRetries(), r.GetLostFunctions(), r.GetRejectedResults()
+	if r.Accuracy != nil {
+		v.Accuracy = r.Accuracy
+	}
+	if r.QueuedS != nil && r.StartingS != nil {
+		v.QueuedS, v.StartingS = r.QueuedS, r.StartingS
+		v.RunningS = proto.Float64(max(0, r.GetWallS()-r.GetStartingS()))
 	}
 }
 

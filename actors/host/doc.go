@@ -37,13 +37,19 @@
 // well, or not offered for twice as long, up to 10 minutes (quarantine.go). One
 // slot that is usable always stays.
 //
+// An attempt whose function may take long to start (an endpoint that was scaled to
+// zero) holds its slot from the start, but runs, as far as InvokeAccepted and its
+// run time say, only once its function is at work.
+//
 // A host whose slots somebody else grants offers as many of them as the last
-// OfferSlots says; of more than that none begins.
+// OfferSlots says; of more than that none begins. What jobs in processes of their
+// own have of the slots (SlotsLent) counts as held.
 //
 // # Messages
 //
 // In: Invoke, CancelInvocation (FunctionInvoker), ReleaseTensors, KeepState,
-// AskState (TrainJob), OfferSlots (whoever grants this process its slots).
+// AskState (TrainJob), OfferSlots (whoever grants this process its slots),
+// SlotsLent (who stands for a job in a process of its own).
 // Out: InvokeAccepted, Invoked, InvokeFailed (to whoever sent the last Invoke of
 // the attempt), ReleaseTensorsReply (where everything is released), AskStateReply,
 // OfferSlotsReply, HostReported, HostLeft (Scheduler). No order among messages is relied on: steps, incarnations
@@ -57,5 +63,5 @@
 // cancelled, and hold their slots in the new boot until they return. What a run
 // returned with lies on the run, so the crash over that very message loses
 // nothing. The states that it keeps of jobs outlive it, too. Answers are found by their keys when they are released. Which slots
-// were in quarantine is forgotten.
+// were in quarantine is forgotten, and for a second what is lent.
 package host

@@ -72,6 +72,8 @@ func (s *Script) Do(command string) string {
 		s.restart(atoi(args[0]))
 	case "lend": // lend N: so many are offered from now on
 		s.state.lend(atoi(args[0]))
+	case "lent": // lent JOB.INCARNATION SEQ N: a job in a process of its own has N
+		s.state.lendTo(&messages.SlotsLent{Job: parseRef(args[0] + ".0.0").GetJob(), Seq: uint64(atoi(args[1])), Slots: uint32(atoi(args[2]))}, s.now)
 	case "wait":
 		d, _ := time.ParseDuration(args[0])
 		s.now = s.now.Add(d)
@@ -210,6 +212,9 @@ func (s *Script) State() string {
 		default:
 			line += " " + nameOf(r.inv.GetAttempt())
 		}
+	}
+	for _, ref := range s.state.heldElsewhere() {
+		line += fmt.Sprintf(" {%s.%d}", ref.GetJob().GetId(), ref.GetJob().GetIncarnation())
 	}
 	if s.state.queue.Len() > 0 {
 		line += "; queue:"

@@ -36,8 +36,10 @@ func functionOf(plan *messages.RoundPlan) string {
 
 // outOfTime says more of an attempt that had its time. A program leaves its stack
 // in the log.
-func outOfTime(inv *messages.Invoke) string {
+func (s *state) outOfTime(inv *messages.Invoke) string {
 	switch program := inv.GetPlan().GetFunctionVersion() != ""; {
+	case s.starts != nil && s.starts(inv):
+		return " (--function-timeout), in which its endpoint may have had to start first; the endpoint's own log may say more"
 	case program && inv.GetAttempt().GetTask() == messages.Task_TASK_INIT:
 		return " (--function-timeout) in which the program was imported and made its model; the job's log says where it was"
 	case program:

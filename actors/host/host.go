@@ -98,6 +98,8 @@ func (h *host) Receive(ctx actor.Context) {
 		h.state.cancel(m, h.deps.Rim.Now())
 	case *messages.OfferSlots:
 		h.onOfferSlots(ctx, m)
+	case *messages.SlotsLent:
+		h.state.lendTo(m, h.deps.Rim.Now())
 	case *messages.KeepState:
 		h.onKeepState(m)
 	case *messages.AskState:

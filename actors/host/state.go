@@ -31,13 +31,15 @@ const (
 //   - nothing queues while a slot is free that is offered
 //   - a slot is in quarantine only while another one is usable
 type state struct {
-	slots   []*run     // by slot; nil is free
-	health  []health   // by slot
-	lent    int        // how many of the slots are offered
-	queue   *list.List // of *attempt, in order of arrival
-	jobs    map[string]*job
-	heardOf []string // the keys of jobs, in order of arrival
-	changed bool     // what a report says, since the last one
+	slots  []*run   // by slot; nil is free
+	health []health // by slot
+	lent   int      // how many of the slots are offered
+	// lendings are what jobs in processes of their own have of them, by job.
+	lendings map[string]lending
+	queue    *list.List // of *attempt, in order of arrival
+	jobs     map[string]*job
+	heardOf  []string // the keys of jobs, in order of arrival
+	changed  bool     // what a report says, since the last one
 	// answered counts the attempts that gave an answer.
 	answered uint64
 	starts   func(*messages.Invoke) bool // whether an attempt's function says when it is at work; nil: none does
@@ -89,7 +91,7 @@ type answer struct {
 // newState returns the state of a host with some slots, of which runs that a
 // former boot has left (all cancelled) hold theirs.
 func newState(slots int, left []*run) state {
-	s := state{slots: make([]*run, slots), health: make([]health, slots), lent: slots, queue: list.New(), jobs: map[string]*job{}}
+	s := state{slots: make([]*run, slots), health: make([]health, slots), lent: slots, lendings: map[string]lending{}, queue: list.New(), jobs: map[string]*job{}}
 	for _, r := range left {
 		r.attempt, r.cancelled = nil, true
 		s.slots[r.slot] = r
@@ -214,7 +216,7 @@ func (s *state) timeOut(r *run, took time.Duration, now time.Time) {
 		return
 	}
 	a, limit := r.attempt, time.Duration(r.inv.GetPlan().GetTimeoutMs())*time.Millisecond
-	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v%s", limit, outOfTime(r.inv)))
+	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v%s", limit, s.outOfTime(r.inv)))
 	failure.Chaos = blames(Chaos(r.inv), true)
 	s.cancelRun(r, context.DeadlineExceeded)
 	s.fail(a, failure, took, now)
@@ -238,6 +240,7 @@ func (s *state) expire(now time.Time) {
 			s.drop(a)
 		}
 	}
+	s.takeBack(now)
 }
 
 // report says what the slots are at, and that it was said.
@@ -252,5 +255,5 @@ func (s *state) report() (usable uint32, held []*messages.AttemptRef) {
 			held = append(held, r.inv.GetAttempt())
 		}
 	}
-	return min(usable, uint32(s.lent)), held
+	return min(usable, uint32(s.lent)), append(held, s.heldElsewhere()...)
 }

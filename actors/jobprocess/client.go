@@ -63,9 +63,17 @@ func (c *client) stop(ctx context.Context, reason string) error {
 	return err
 }
 
-func (c *client) check(ctx context.Context) error {
-	_, err := c.ask(ctx, CheckFor, http.MethodGet, "/health", nil)
-	return err
+// check returns how many slots functions hold.
+func (c *client) check(ctx context.Context) (busy uint32, err error) {
+	answer, err := c.ask(ctx, CheckFor, http.MethodGet, "/health", nil)
+	if err != nil {
+		return 0, err
+	}
+	var health jobjson.Health
+	if err := json.Unmarshal(answer, &health); err != nil {
+		return 0, fault.New("jobprocess.ask", fault.Unavailable, "GET /health of the job's process: %w", err)
+	}
+	return health.Busy, nil
 }
 
 // stacks returns where the functions of the job are.

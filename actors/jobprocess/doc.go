@@ -13,6 +13,9 @@
 // is the death of the job's incarnation, as that of a TrainJob is: the
 // ParameterServer starts the next one, in a new process, from the store.
 //
+// A process that does not get the job since somebody else runs it, or that loses it,
+// ends it here as TAKEN_OVER.
+//
 // # Messages
 //
 // In: ResizeJob, StopJob and JobFinishedReply (ParameterServer),
@@ -21,7 +24,8 @@
 // Scheduler, after each epoch of an elastic job, until that answers or the next
 // epoch is over; KeepState (how far the job is, no tensors) to the
 // ParameterServer, at each merge and once a second; JobFinished to it, until
-// JobFinishedReply comes.
+// JobFinishedReply comes; SlotsLent to the FunctionHost, at each change and once a
+// second.
 //
 // # Incarnations
 //
@@ -40,5 +44,6 @@
 //
 // The newest size is passed on until the process has it, slots before N. It takes
 // effect there as a size does: N at the next round, slots at once, and what runs on
-// a slot that was taken runs to its end.
+// a slot that was taken runs to its end: until the process has heard of the size, and
+// says that so few slots are held, the FunctionHost hears that it has them all.
 package jobprocess

@@ -3,6 +3,8 @@ package jobprocess
 import (
 	"time"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -39,8 +41,28 @@ func (s *state) learn(now time.Time, e *messages.JobEvent) {
 	case *messages.JobEvent_EpochFinished:
 		s.askForSize(what.EpochFinished.GetRecord())
 	case *messages.JobEvent_Ended:
-		s.end, s.endedAt, s.stage, s.asks, s.stop = e, now, over, nil, nil
+		s.over(now, e, what.Ended.GetResult())
+	case *messages.JobEvent_TakenOver:
+		s.over(now, e, takenOver(what.TakenOver.GetFailure()))
 	}
+}
+
+// over takes in how the job ended there.
+func (s *state) over(now time.Time, e *messages.JobEvent, result *messages.JobResult) {
+	s.end, s.result, s.endedAt, s.stage, s.asks, s.stop = e, result, now, over, nil, nil
+}
+
+// refused takes in that the process did not get the job, since another one has it.
+func (s *state) refused(now time.Time, err error) {
+	result := takenOver(wire.Failure(err))
+	e := actorkit.EndEvent(result)
+	e.Job, e.Seq, e.TimeMs = s.ref, s.last.seq+1, now.UnixMilli()
+	s.over(now, e, result)
+}
+
+// takenOver is the result of a job that has not ended, but goes on elsewhere.
+func takenOver(why *messages.Failure) *messages.JobResult {
+	return &messages.JobResult{Phase: messages.Phase_PHASE_TAKEN_OVER, Failure: why}
 }
 
 // askForSize has the Scheduler asked for the N of the next epoch, as a TrainJob

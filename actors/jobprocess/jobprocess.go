@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/invariant"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -25,6 +26,7 @@ type Deps struct {
 	Launch    Launch
 	Scheduler func() *actor.PID
 	Journal   func() *actor.PID
+	Host      func() *actor.PID // of this node, whose slots the process has
 	Options   []actor.PropsOption
 }
 
@@ -50,6 +52,9 @@ type proxy struct {
 	stopper  *actor.PID // who asked last for the job to stop; nil: nobody
 	accepted bool       // the ParameterServer knows the end
 	left     bool       // the actor stops
+	lent     uint32     // slots, as the host was told last
+	lends    uint64     // how often it was told
+	told     bool       // since the last tick
 	cancelTk func()
 
 	work       context.Context // of slow work and of the process; ends with the actor
@@ -62,10 +67,7 @@ type (
 		process Process
 		err     error
 	}
-	started struct {
-		size *messages.JobSize
-		err  error
-	}
+	started  struct{ err error }
 	happened struct{ events []*messages.JobEvent }
 	exited   struct{ how string }
 	resized  struct {
@@ -73,8 +75,11 @@ type (
 		err  error
 	}
 	stopped struct{ err error }
-	checked struct{ err error }
-	killed  struct{}
+	checked struct {
+		busy uint32
+		err  error
+	}
+	killed struct{}
 )
 
 // Receive dispatches: one case, one call; then what is due goes to the process.
@@ -88,7 +93,7 @@ func (p *proxy) Receive(ctx actor.Context) {
 	case *launched:
 		p.onLaunched(ctx, m)
 	case *started:
-		p.onBegun(m)
+		p.onBegun(ctx, m)
 	case *happened:
 		p.onHappened(ctx, m.events)
 	case *exited:
@@ -98,7 +103,7 @@ func (p *proxy) Receive(ctx actor.Context) {
 	case *stopped:
 		p.onStopped(ctx, m.err)
 	case *checked:
-		p.onChecked(m.err)
+		p.onChecked(m)
 	case *messages.ResizeJob:
 		p.onResizeJob(ctx, m)
 	case *messages.StopJob:
@@ -115,13 +120,14 @@ func (p *proxy) Receive(ctx actor.Context) {
 	case *actorkit.WorkPanicked:
 		panic(m.Err)
 	case *actor.Stopping:
-		p.leave()
+		p.leave(ctx)
 		return
 	default:
 		actorkit.Unhandled(p.log, ctx)
 		return
 	}
 	p.obey(ctx)
+	p.lend(ctx, p.state.lent())
 	invariant.Check(p.state.check)
 }
 
@@ -144,18 +150,21 @@ func (p *proxy) onLaunched(ctx actor.Context, m *launched) {
 		panic(m.err) // the ParameterServer decides what follows
 	}
 	p.process = m.process
-	p.state.stage = max(p.state.stage, there)
-	size, work, process, task := p.state.size, p.work, p.process, p.state.task
-	first := sizeOf(size)
-	p.deps.Rim.Go(ctx.Self(), func() any { return &started{size, process.Start(work, task, first)} })
+	first, work, process, task := sizeOf(p.state.launched()), p.work, p.process, p.state.task
+	p.deps.Rim.Go(ctx.Self(), func() any { return &started{process.Start(work, task, first)} })
 }
 
-func (p *proxy) onBegun(m *started) {
-	if m.err != nil {
+func (p *proxy) onBegun(ctx actor.Context, m *started) {
+	switch {
+	case fault.KindOf(m.err) == fault.Conflict && p.state.stage < over:
+		p.state.refused(p.deps.Rim.Now(), m.err)
+		p.kill(ctx)
+		return
+	case m.err != nil:
 		panic(m.err)
 	}
 	p.log.Info("job runs in a process of its own", zap.Uint64("incarnation", p.state.ref.GetIncarnation()))
-	p.state.started(m.size)
+	p.state.started()
 }
 
 // onHappened passes on what happened.
@@ -197,8 +206,8 @@ func (p *proxy) onStopped(ctx actor.Context, err error) {
 	}
 }
 
-func (p *proxy) onChecked(err error) {
-	if err := p.state.checked(err); err != nil {
+func (p *proxy) onChecked(m *checked) {
+	if err := p.state.checked(m.busy, m.err); err != nil {
 		panic(err)
 	}
 }
@@ -238,25 +247,24 @@ func (p *proxy) onRequestParallelismReply(m *messages.RequestParallelismReply) {
 func (p *proxy) onTick(ctx actor.Context) {
 	p.cancelTk = p.deps.Rim.SendAfter(repeatEvery, ctx.Self(), &tick{})
 	p.outbox.Repeat(ctx, p.deps.Journal())
-	p.state.held = false
+	p.state.held, p.told = false, false
 	switch {
 	case p.state.stage == ended && !p.accepted:
 		ctx.Request(ctx.Parent(), p.state.finished())
 	case p.state.stage < over:
 		ctx.Send(ctx.Parent(), p.state.progress())
 	case p.state.lingers(p.deps.Rim.Now()):
-		process := p.process
-		p.deps.Rim.Go(ctx.Self(), func() any {
-			process.Kill()
-			return &killed{}
-		})
+		p.kill(ctx)
 	}
 	if p.state.asks != nil {
 		ctx.Request(p.deps.Scheduler(), p.state.asks)
 	}
 	if p.state.toCheck() {
 		work, process := p.work, p.process
-		p.deps.Rim.Go(ctx.Self(), func() any { return &checked{process.Check(work)} })
+		p.deps.Rim.Go(ctx.Self(), func() any {
+			busy, err := process.Check(work)
+			return &checked{busy, err}
+		})
 	}
 }
 
@@ -275,9 +283,29 @@ func (p *proxy) obey(ctx actor.Context) {
 	}
 }
 
+func (p *proxy) kill(ctx actor.Context) {
+	process := p.process
+	p.deps.Rim.Go(ctx.Self(), func() any {
+		process.Kill()
+		return &killed{}
+	})
+}
+
+// lend tells the host of the node how many of its slots the process may use, if
+// that has changed, and once a second.
+func (p *proxy) lend(ctx actor.Context, slots uint32) {
+	if p.told && slots == p.lent {
+		return
+	}
+	p.lent, p.told = slots, true
+	p.lends++
+	ctx.Send(p.deps.Host(), &messages.SlotsLent{Job: p.state.ref, Seq: p.lends, Slots: slots})
+}
+
 // leave ends the actor, and the process with it.
-func (p *proxy) leave() {
+func (p *proxy) leave(ctx actor.Context) {
 	p.left = true
+	p.lend(ctx, 0)
 	p.cancelTk()
 	p.cancelWork()
 }

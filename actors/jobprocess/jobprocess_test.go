@@ -120,6 +120,34 @@ func TestSizesReachTheProcess(t *testing.T) {
 	require.InDelta(t, 2, s.boss.asked[0].GetSeconds(), 0)
 }
 
+// A slot that was taken from the job is held until the process has heard of that and
+// says that it is free; those of a process that is gone are free.
+func TestSlotsAreHeldUntilTheProcessHasLeftThem(t *testing.T) {
+	s := newStage(t, 1)
+	s.begin(&messages.TrainOptions{StaticParallelism: true})
+	s.Advance(500 * time.Millisecond)
+	require.EqualValues(t, 2, s.lent)
+	p := s.living()
+	p.busy, p.frozen = 2, true
+	s.boss.resize(1)
+	s.Advance(1400 * time.Millisecond)
+	require.EqualValues(t, 2, s.lent, "it may not have heard")
+	p.frozen = false
+	s.Advance(2 * time.Second)
+	require.EqualValues(t, 1, p.size.Slots)
+	require.EqualValues(t, 2, s.lent, "both are at work")
+	p.busy = 1
+	s.Advance(2 * time.Second)
+	require.EqualValues(t, 1, s.lent)
+	p.busy = 0
+	s.boss.resize(2)
+	s.Advance(2 * time.Second)
+	require.EqualValues(t, 2, s.lent)
+	s.RunUntil(func() bool { return s.boss.finished != nil }, time.Minute)
+	s.Drain()
+	require.Zero(t, s.lent)
+}
+
 func TestAStaticJobAsksForNoSize(t *testing.T) {
 	s := newStage(t, 1)
 	s.begin(&messages.TrainOptions{StaticParallelism: true})
@@ -160,6 +188,21 @@ func TestAProcessThatEndsAtOnceFailsTheJobWithItsLastWords(t *testing.T) {
 	s.RunUntil(func() bool { return s.boss.finished != nil }, time.Minute)
 	require.Contains(t, s.boss.finished.GetResult().GetFailure().GetText(), "the job died 4 times, at last of: ")
 	require.Equal(t, 4, s.launches)
+}
+
+// A job that somebody else runs is theirs: it has not ended.
+func TestAJobThatAnotherRunsIsTakenOver(t *testing.T) {
+	s := newStage(t, 1)
+	s.owner = fault.New("test.start", fault.Conflict, "job j runs on n9")
+	s.begin(&messages.TrainOptions{})
+	s.RunUntil(func() bool { return s.boss.finished != nil }, time.Minute)
+	s.Advance(time.Minute)
+	require.Equal(t, messages.Phase_PHASE_TAKEN_OVER, s.boss.finished.GetResult().GetPhase())
+	require.Equal(t, "job j runs on n9", s.boss.finished.GetResult().GetFailure().GetText())
+	require.Equal(t, 1, s.launches)
+	require.Nil(t, s.living())
+	require.Len(t, s.shown, 1)
+	require.Equal(t, "job j runs on n9", s.shown[0].GetTakenOver().GetFailure().GetText())
 }
 
 // A process that hangs is noticed by its missing signs of life, killed, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -34,6 +35,7 @@ type Launcher struct {
 
 	spawner *child.Spawner
 	close   func() error   // once
+	proxy   http.Handler   // to what is there
 	tasks   sync.WaitGroup // watches over what it started
 
 	mu     sync.Mutex // guards the rest
@@ -42,15 +44,16 @@ type Launcher struct {
 }
 
 // Command returns the program, and its arguments, that runs a job in a process of
-// its own; --id and --port are added. The process prints a line with its URL. The
-// program's name among its arguments is that of this one.
-type Command func() []string
+// its own; --port is added. The process prints a line with its URL. The program's
+// name among its arguments is that of this one. It may be called before all can be
+// known, and then waits.
+type Command func(ctx context.Context, id string) ([]string, error)
 
 // NewLauncher returns one, which Close ends. Swept is called when a process is gone,
 // to remove what it has left.
 func NewLauncher(log *zap.Logger, command Command, swept func()) *Launcher {
 	l := &Launcher{log: log, command: command, swept: swept, spawner: child.NewSpawner(), there: map[string]map[*alone]bool{}}
-	l.close = sync.OnceValue(l.shutdown)
+	l.close, l.proxy = sync.OnceValue(l.shutdown), l.newProxy()
 	return l
 }
 
@@ -72,7 +75,11 @@ var _ Process = (*alone)(nil)
 // Launch implements the function type of that name. Invalid: there is no such
 // program; Unavailable: it ends before it listens, or does not.
 func (l *Launcher) Launch(ctx context.Context, job *messages.JobRef, watch Watch) (Process, error) {
-	p, err := l.spawn(l.command(), job, watch)
+	command, err := l.command(ctx, job.GetId())
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.spawn(command, job, watch)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +118,7 @@ func (l *Launcher) spawn(command []string, job *messages.JobRef, watch Watch) (*
 	defer func() { _ = print.Close() }()
 	p := &alone{id: job.GetId(), from: job.GetIncarnation(), watch: watch, listens: make(chan string, 1)}
 	cmd := exec.Command(command[0])
-	cmd.Args = slices.Concat(os.Args[:1], command[1:], []string{"--id", p.id, "--port", "0"})
+	cmd.Args = slices.Concat(os.Args[:1], command[1:], []string{"--port", "0"})
 	cmd.Stdout, cmd.Stderr = print, print
 	l.tasks.Add(2)
 	if p.output, err = child.ReadLines(printed, child.Line{JobID: p.id}, l.hear(p), l.tasks.Done); err != nil {
@@ -185,16 +192,12 @@ func (l *Launcher) Stacks(ctx context.Context, id string) (text string, there bo
 	if l == nil {
 		return "", false, nil
 	}
-	for _, p := range l.of(id) {
-		l.mu.Lock()
-		c := p.client
-		l.mu.Unlock()
-		if c != nil {
-			text, err = c.stacks(ctx)
-			return text, true, err
-		}
+	c := l.clientOf(id)
+	if c == nil {
+		return "", false, nil
 	}
-	return "", false, nil
+	text, err = c.stacks(ctx)
+	return text, true, err
 }
 
 // End kills what is there of a job and returns once it is gone.
@@ -278,7 +281,7 @@ func (p *alone) Resize(ctx context.Context, size Size) error { return p.client.r
 func (p *alone) Stop(ctx context.Context, reason string) error { return p.client.stop(ctx, reason) }
 
 // Check implements Process.
-func (p *alone) Check(ctx context.Context) error { return p.client.check(ctx) }
+func (p *alone) Check(ctx context.Context) (busy uint32, err error) { return p.client.check(ctx) }
 
 // Kill implements Process.
 func (p *alone) Kill() { p.proc.End(killFor) }

@@ -23,8 +23,8 @@ type Process interface {
 	Resize(ctx context.Context, size Size) error
 	// Stop ends the job as STOPPED. Conflict: it has ended, or stores its result.
 	Stop(ctx context.Context, reason string) error
-	// Check asks for a sign of life.
-	Check(ctx context.Context) error
+	// Check asks for a sign of life, which says how many slots functions hold.
+	Check(ctx context.Context) (busy uint32, err error)
 	// Kill ends the process and returns once it is gone.
 	Kill()
 }

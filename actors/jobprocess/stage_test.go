@@ -28,11 +28,13 @@ type stage struct {
 	server *actor.PID
 	boss   *boss
 	shown  []*messages.JobEvent
+	lent   uint32 // as the host was told last
 
 	// The store.
 	claims uint64 // the highest
 	done   uint32 // epochs
 	result *messages.JobResult
+	owner  error // who else runs the job; nil: nobody
 
 	child     string // the last one's name
 	crashes   int    // of it, on purpose
@@ -49,9 +51,15 @@ func newStage(t *testing.T, seed uint64) *stage {
 	}))
 	s.boss = &boss{stage: s}
 	boss := s.Spawn("scheduler", actor.PropsFromFunc(s.boss.Receive))
+	host := s.Spawn("host", actor.PropsFromFunc(func(ctx actor.Context) {
+		if m, ok := ctx.Message().(*messages.SlotsLent); ok {
+			s.lent = m.GetSlots()
+		}
+	}))
 	deps := jobprocess.Deps{
 		Log: zap.NewNop().WithOptions(zap.Development()), Rim: s.Rim(), Launch: s.launch,
 		Scheduler: func() *actor.PID { return boss }, Journal: func() *actor.PID { return journal },
+		Host: func() *actor.PID { return host },
 	}
 	s.server = s.Spawn("paramserver", paramserver.Props(paramserver.Deps{
 		Log: deps.Log, Rim: s.Rim(), Scheduler: deps.Scheduler, Journal: deps.Journal,
@@ -106,6 +114,7 @@ type process struct {
 	size         jobprocess.Size
 	sizes        []jobprocess.Size
 	ending       bool
+	busy         uint32
 }
 
 func (p *process) alive() bool { return !p.dead && p.ctx.Err() == nil }
@@ -123,6 +132,9 @@ func (p *process) Start(_ context.Context, task *messages.TrainTask, size jobpro
 	}
 	if err := p.answer(); err != nil || p.begun {
 		return err
+	}
+	if p.stage.owner != nil {
+		return p.stage.owner
 	}
 	p.begun, p.task, p.size = true, task, size
 	p.claim()
@@ -153,8 +165,8 @@ func (p *process) Stop(_ context.Context, reason string) error {
 	return nil
 }
 
-func (p *process) Check(context.Context) error { return p.answer() }
-func (p *process) Kill()                       { p.die("was killed by signal 9 (SIGKILL)") }
+func (p *process) Check(context.Context) (uint32, error) { return p.busy, p.answer() }
+func (p *process) Kill()                                 { p.die("was killed by signal 9 (SIGKILL)") }
 
 func (p *process) die(how string) {
 	if !p.dead {
@@ -214,7 +226,6 @@ func (p *process) end(result *messages.JobResult) {
 // boss plays the Scheduler.
 type boss struct {
 	stage    *stage
-	server   *actor.PID
 	start    *messages.StartJob
 	running  bool
 	acked    uint64
@@ -244,8 +255,11 @@ func (b *boss) Receive(ctx actor.Context) {
 	case *messages.StopJobReply:
 		b.stops = append(b.stops, m)
 	case *messages.RequestParallelism:
-		b.asked = append(b.asked, m)
-		ctx.Respond(&messages.RequestParallelismReply{Job: m.GetJob(), Epoch: m.GetEpoch(), Size: b.resize(b.start.GetSize().GetParallelism() + 1)})
+		if len(b.asked) == 0 || m.GetEpoch() > b.asked[len(b.asked)-1].GetEpoch() { // else it is a repeat
+			b.asked = append(b.asked, m)
+			b.resize(b.start.GetSize().GetParallelism() + 1)
+		}
+		ctx.Respond(&messages.RequestParallelismReply{Job: m.GetJob(), Epoch: m.GetEpoch(), Size: b.start.GetSize()})
 	case *messages.JobFinished:
 		if b.finished == nil {
 			b.ends++

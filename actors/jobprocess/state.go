@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -53,11 +54,13 @@ type state struct {
 	last    place // of the events passed on
 	version uint64
 	asks    *messages.RequestParallelism // not answered; nil: nothing
-	end     *messages.JobEvent           // how the job ended there
+	end     *messages.JobEvent           // that the job has ended there
+	result  *messages.JobResult          // how
 	endedAt time.Time
 
 	missed   int
 	checking bool
+	busy     uint32 // slots that its functions held at the last sign of life
 }
 
 func newState(ref *messages.JobRef, start *messages.StartJob) *state {
@@ -85,12 +88,24 @@ func (s *state) sizeOf(size *messages.JobSize) Size {
 	return out
 }
 
-// started takes in that the process has its task, with a size.
-func (s *state) started(size *messages.JobSize) {
-	s.sent = size
-	if s.stage < atWork {
-		s.stage = atWork
+// launched takes in that the process is there, and returns the size that goes to it
+// with its task.
+func (s *state) launched() *messages.JobSize {
+	s.stage, s.sent = max(s.stage, there), s.size
+	return s.size
+}
+
+// started takes in that the process has its task.
+func (s *state) started() { s.stage = max(s.stage, atWork) }
+
+// lent is how many slots functions there may hold: those that the process knows of,
+// those that it may have heard of, and those that it had to give back and still
+// holds.
+func (s *state) lent() uint32 {
+	if s.stage == ended || s.sent == nil {
+		return 0
 	}
+	return max(sizeOf(s.sent).Slots, sizeOf(s.resizing).Slots, s.busy)
 }
 
 // resize takes in a size. An older one is ignored. Invalid; NotFound where it is
@@ -132,7 +147,9 @@ func (s *state) resized(size *messages.JobSize, err error) {
 // halt takes in that the job is to stop. Conflict: it has ended otherwise.
 func (s *state) halt(m *messages.StopJob) error {
 	switch {
-	case s.stage >= over && s.end.GetEnded().GetResult().GetPhase() != messages.Phase_PHASE_STOPPED:
+	case s.stage >= over && s.result.GetPhase() == messages.Phase_PHASE_TAKEN_OVER:
+		return wire.Error(s.result.GetFailure())
+	case s.stage >= over && s.result.GetPhase() != messages.Phase_PHASE_STOPPED:
 		return fault.New("jobprocess.stop", fault.Conflict, "job %s has ended", s.ref.GetId())
 	case s.stage < over:
 		s.stop = m
@@ -168,12 +185,12 @@ func (s *state) toCheck() bool {
 	return true
 }
 
-// checked takes in whether there was one, and returns what to crash with; nil:
+// checked takes in whether there was one, with the slots that are held, and returns what to crash with; nil:
 // nothing.
-func (s *state) checked(err error) error {
+func (s *state) checked(busy uint32, err error) error {
 	s.checking = false
 	if err == nil {
-		s.missed = 0
+		s.missed, s.busy = 0, busy
 		return nil
 	}
 	if s.missed++; s.missed < missedMost || s.stage != atWork {
@@ -197,7 +214,7 @@ func (s *state) exited(how string) (*messages.JobEvent, error) {
 
 // finished is what the ParameterServer is told at the end.
 func (s *state) finished() *messages.JobFinished {
-	return &messages.JobFinished{Job: s.ref, Result: s.end.GetEnded().GetResult()}
+	return &messages.JobFinished{Job: s.ref, Result: s.result}
 }
 
 // progress is what the ParameterServer is told before.
@@ -208,7 +225,7 @@ func (s *state) progress() *messages.KeepState {
 // check returns an error when an invariant of state does not hold.
 func (s *state) check() error {
 	switch {
-	case (s.end != nil) != (s.stage >= over):
+	case (s.end != nil) != (s.stage >= over) || (s.end != nil) != (s.result != nil):
 		return fmt.Errorf("stage %d with end %v", s.stage, s.end)
 	case s.last.incarnation != s.ref.GetIncarnation():
 		return fmt.Errorf("events up to %v are passed on, and incarnation %d runs", s.last, s.ref.GetIncarnation())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -66,7 +67,7 @@ func (s *state) add(e *messages.JobEvent) (answered uint64, shown []*messages.Jo
 		j.last++
 		j.keep(next)
 		shown = append(shown, next)
-		if next.GetEnded() != nil && !j.ended {
+		if actorkit.IsEnd(next) && !j.ended {
 			j.ended = true
 			s.ended = append(s.ended, id)
 		}

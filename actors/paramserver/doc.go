@@ -10,8 +10,8 @@
 //
 // A waiting job is to be owned: the store is asked, off the actor, for the claim
 // of its next incarnation. An owner that gives no sign of life for 10 s in which it
-// could have been seen is gone; one that does has the job, which then FAILED here
-// with CONFLICT. A store that is away is asked again each second.
+// could have been seen is gone; one that does has the job, which is TAKEN_OVER
+// then: it has not ended, but is none of this node's any more. A store that is away is asked again each second.
 //
 // In: StartJob, ResizeJob and JobFinishedReply from the Scheduler; StopJob from
 // it or from a client; KeepState and JobFinished from its children, the TrainJobs;

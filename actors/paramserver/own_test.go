@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/testkit"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -59,9 +60,14 @@ func TestAnOwnerIsWatchedBeforeItIsReplaced(t *testing.T) {
 		}
 		s.run("j1")
 		end := testkit.Expect[*messages.JobFinished](s.scheduler)
-		require.Equal(t, messages.Phase_PHASE_FAILED, end.GetResult().GetPhase())
+		require.Equal(t, messages.Phase_PHASE_TAKEN_OVER, end.GetResult().GetPhase())
 		require.Equal(t, messages.FailureKind_FAILURE_KIND_CONFLICT, end.GetResult().GetFailure().GetKind())
-		require.Contains(t, end.GetResult().GetFailure().GetText(), "it runs on n9")
+		require.Regexp(t, `^job j1 was taken over by pid \d+ \(node n9\) as incarnation \d+$`, end.GetResult().GetFailure().GetText())
+		event := testkit.Expect[*messages.JobEvent](s.journal)
+		require.Nil(t, event.GetEnded(), "it has not ended")
+		require.True(t, proto.Equal(end.GetResult().GetFailure(), event.GetTakenOver().GetFailure()))
+		s.sim.Send(s.server, &messages.StopJob{JobId: "j1", Reason: "enough"})
+		s.sim.Drain()
 		require.Empty(t, s.born)
 	})
 	t.Run("out of sight", func(t *testing.T) { // no beat could have been seen

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
+	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	store "github.com/troupe-ml/troupe/store/job"
 )
@@ -92,6 +93,9 @@ func (s *state) refused(now time.Time, j *job, seen store.Sighting, err error) (
 	}
 	j.crash, j.final = err, true
 	j.conclude(now)
+	if kind == fault.Conflict && seen.Incarnation > 0 { // it is no end of the job
+		j.result.Phase, j.result.Failure = messages.Phase_PHASE_TAKEN_OVER, wire.Failure(seen.TakenOver("paramserver.own", j.id))
+	}
 	return true
 }
 
@@ -172,6 +176,8 @@ func (s *state) halt(now time.Time, m *messages.StopJob) (j *job, concluded bool
 		return nil, false, fault.New("paramserver.stop", fault.Conflict, "that life of job %s is over", j.id)
 	case j == nil:
 		return nil, false, fault.New("paramserver.stop", fault.NotFound, "there is no job %s", m.GetJobId())
+	case j.result.GetPhase() == messages.Phase_PHASE_TAKEN_OVER:
+		return nil, false, wire.Error(j.result.GetFailure())
 	case j.phase == ended && j.result.GetPhase() != messages.Phase_PHASE_STOPPED:
 		return nil, false, fault.New("paramserver.stop", fault.Conflict, "job %s has ended already", j.id)
 	case j.phase != ended && j.stop == nil:

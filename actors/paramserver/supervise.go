@@ -77,9 +77,7 @@ func (s *server) conclude(ctx actor.Context, j *job) {
 	ref := j.ref()
 	outbox := actorkit.NewOutbox(ref)
 	s.outboxes[j.id] = outbox
-	outbox.Post(ctx, s.deps.Journal(), s.deps.Rim.Now(), &messages.JobEvent{
-		What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: j.result}},
-	})
+	outbox.Post(ctx, s.deps.Journal(), s.deps.Rim.Now(), actorkit.EndEvent(j.result))
 	if !j.reported {
 		s.report(ctx, j)
 	}

@@ -124,10 +124,10 @@ func (s *Script) do(words []string, args map[string]string) string {
 			return fmt.Sprintf("reply %v: %s", reply.GetFailure().GetKind(), reply.GetFailure().GetText())
 		}
 		return fmt.Sprintf("reply %s after %d", reply.GetJobId(), reply.GetAfterIncarnation())
-	case "stop":
-		return "reply " + s.state.stop(s.now, &messages.StopJob{JobId: arg(1), Reason: "enough"}).GetFailure().GetText()
-	case "set": // set JOB N: a person sets its parallelism
-		err := s.state.set(s.now, &messages.SetParallelism{JobId: arg(1), Parallelism: number[uint32](arg(2))})
+	case "stop": // stop JOB [key=k]
+		return "reply " + s.state.stop(s.now, &messages.StopJob{JobId: arg(1), Reason: "enough", Key: args["key"]}).GetFailure().GetText()
+	case "set": // set JOB N [key=k]: a person sets its parallelism
+		err := s.state.set(s.now, &messages.SetParallelism{JobId: arg(1), Parallelism: number[uint32](arg(2)), Key: args["key"]})
 		return fmt.Sprint("reply ", err)
 	case "list":
 		var out []string

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -84,6 +85,14 @@ func remove(jobs []*job, j *job) []*job {
 // ref names the job's incarnation as far as it is known.
 func (j *job) ref() *messages.JobRef {
 	return &messages.JobRef{Id: j.id, Incarnation: j.incarnation}
+}
+
+// means reports whether a command is about this life of the job: it may come
+// late, and have been sent to an earlier one.
+func (j *job) means(key string) bool { return key == "" || key == j.key }
+
+func (j *job) resumed(op string) error {
+	return fault.New(op, fault.Conflict, "job %s was resumed meanwhile: look at it, and ask again", j.id)
 }
 
 // slots returns how many slots are granted to the job.

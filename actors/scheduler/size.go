@@ -178,6 +178,9 @@ func (s *state) set(now time.Time, m *messages.SetParallelism) error {
 	if j == nil {
 		return fault.New("scheduler.set", fault.NotFound, "no job %s runs or waits here", m.GetJobId())
 	}
+	if !j.means(m.GetKey()) {
+		return j.resumed("scheduler.set")
+	}
 	lo, hi := s.bounds(j)
 	switch n := m.GetParallelism(); {
 	case j.static():

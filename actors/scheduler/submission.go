@@ -33,7 +33,7 @@ func (s *state) accept(now time.Time, m *messages.SubmitJob) (*messages.SubmitJo
 	if s.jobs[id] != nil {
 		return nil, fault.New("scheduler.submit", fault.Conflict, "job %s is there already", id)
 	}
-	return s.enqueue(now, &job{id: id, key: m.GetKey(), task: resolved}), nil
+	return s.enqueue(now, now, &job{id: id, key: m.GetKey(), task: resolved}), nil
 }
 
 // resume queues a job again that does not run.
@@ -58,7 +58,8 @@ func (s *state) takeUp(now time.Time, m *messages.ResumeJob) (*messages.SubmitJo
 	}
 	before := s.ended.take(m.GetJobId())
 	after := max(m.GetAfterIncarnation(), before.incarnation)
-	return s.enqueue(now, &job{
+	waited := time.Duration(m.GetWaitedMs()) * time.Millisecond
+	return s.enqueue(now, now.Add(-waited), &job{
 		id: m.GetJobId(), key: m.GetKey(), earlier: before.keys, task: resolved, seq: before.seq,
 		incarnation: after, after: after,
 	}), nil
@@ -83,10 +84,11 @@ func (s *state) seen(key string) (*messages.SubmitJobReply, error) {
 	return reply, nil
 }
 
-// enqueue puts a job into the queue, and starts it if a slot is free.
-func (s *state) enqueue(now time.Time, j *job) *messages.SubmitJobReply {
+// enqueue puts a job into the queue, where it has been since then, and starts it
+// if a slot is free.
+func (s *state) enqueue(now, since time.Time, j *job) *messages.SubmitJobReply {
 	s.submissions++
-	j.submission, j.submitted, j.grants = s.submissions, now, map[string]uint32{}
+	j.submission, j.submitted, j.grants = s.submissions, since, map[string]uint32{}
 	s.jobs[j.id], s.keys[j.key] = j, j.id
 	s.queue = insert(s.queue, j)
 	s.post(j, &messages.JobEvent{What: &messages.JobEvent_Queued{Queued: &messages.JobQueued{}}})
@@ -105,6 +107,8 @@ func (s *state) stop(now time.Time, m *messages.StopJob) *messages.StopJobReply 
 	switch {
 	case j == nil:
 		return &messages.StopJobReply{Failure: wire.Failure(s.cannotStop(m.GetJobId()))}
+	case !j.means(m.GetKey()):
+		return &messages.StopJobReply{Failure: wire.Failure(j.resumed("scheduler.stop"))}
 	case j.phase == queued:
 		result := &messages.JobResult{
 			Phase:   messages.Phase_PHASE_STOPPED,
@@ -133,6 +137,8 @@ func (s *state) cannotStop(id string) error {
 		return fault.New("scheduler.stop", fault.NotFound, "there is no job %s", id)
 	case e.phase == messages.Phase_PHASE_STOPPED:
 		return nil
+	case e.phase == messages.Phase_PHASE_TAKEN_OVER:
+		return fault.New("scheduler.stop", fault.Conflict, "job %s was taken over by another process: stop it there", id)
 	}
 	return fault.New("scheduler.stop", fault.Conflict, "job %s has ended already", id)
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -112,11 +113,12 @@ func (j *job) onBeaten(ctx actor.Context, m *beaten) {
 	}
 }
 
-// superseded ends an incarnation that does not own the job any more. Whatever
-// it has stored lies under its own number, where nobody looks.
+// superseded ends an incarnation that does not own the job any more, which has
+// not ended by that. Whatever it has stored lies under its own number, where
+// nobody looks.
 func (j *job) superseded(why error) {
 	j.lost = true
-	j.state.fatal = wire.Failure(fault.New("train.own", fault.Conflict, "the job goes on elsewhere: %w", why))
+	j.state.fatal = wire.Failure(why)
 }
 
 // seal stores the state that a job which has not SUCCEEDED can be taken up from,
@@ -143,7 +145,8 @@ func (j *job) onSealed(ctx actor.Context, m *sealed) {
 		return
 	}
 	switch now := j.deps.Rim.Now(); {
-	case fault.KindOf(m.err) == fault.Conflict: // nobody looks at what this incarnation leaves
+	case fault.KindOf(m.err) == fault.Conflict: // its end is not the job's
+		j.ended = &messages.JobFinished{Job: j.state.ref, Result: j.result(messages.Phase_PHASE_TAKEN_OVER, wire.Failure(m.err))}
 	case m.err != nil && now.Sub(j.endedAt) < sealFor:
 		j.deps.Rim.SendAfter(retrySave, j.self, &sealDue{})
 		return
@@ -163,7 +166,7 @@ func (j *job) told(ctx actor.Context) {
 	if j.cancelSl != nil {
 		j.cancelSl()
 	}
-	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: j.ended.GetResult()}}})
+	j.state.emit(actorkit.EndEvent(j.ended.GetResult()))
 	j.tidy()
 	j.tellEnd(ctx)
 }

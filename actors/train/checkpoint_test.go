@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -119,6 +120,11 @@ func TestAnOwnerThatIsOverEnds(t *testing.T) {
 			s.sim.Advance(2 * time.Second)
 		}},
 		"before its first model": {0, func(s *stage) { s.vault.beats = taken; s.sim.Advance(3 * time.Second) }},
+		"as it seals its end": {2, func(s *stage) {
+			s.finish(s.begin()...)
+			s.vault.fails = []error{taken}
+			s.stop()
+		}},
 		"as it stores its result": {2, func(s *stage) {
 			s.vault.beats = taken
 			s.finish(s.begin()...)
@@ -136,9 +142,13 @@ func TestAnOwnerThatIsOverEnds(t *testing.T) {
 			s.sim.Drain()
 			require.NotNil(t, s.finished)
 			result := s.finished.GetResult()
-			require.Equal(t, messages.Phase_PHASE_FAILED, result.GetPhase())
+			require.Equal(t, messages.Phase_PHASE_TAKEN_OVER, result.GetPhase())
 			require.Equal(t, messages.FailureKind_FAILURE_KIND_CONFLICT, result.GetFailure().GetKind())
-			require.Contains(t, result.GetFailure().GetText(), "the job goes on elsewhere: taken over")
+			require.Equal(t, taken.Error(), result.GetFailure().GetText())
+			for _, e := range s.events {
+				require.Nil(t, e.GetEnded(), "the job has not ended")
+			}
+			require.True(t, proto.Equal(result.GetFailure(), s.events[len(s.events)-1].GetTakenOver().GetFailure()))
 			for _, st := range s.vault.saves {
 				require.Nil(t, st.GetResult(), "it seals nothing")
 			}

@@ -29,7 +29,11 @@ func (j *job) do(ctx actor.Context, what effect) {
 	case restore:
 		j.takeUp()
 	case giveUp:
-		j.end(ctx, messages.Phase_PHASE_FAILED, j.state.fatal)
+		phase := messages.Phase_PHASE_FAILED
+		if j.lost {
+			phase = messages.Phase_PHASE_TAKEN_OVER
+		}
+		j.end(ctx, phase, j.state.fatal)
 	}
 }
 

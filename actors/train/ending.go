@@ -14,6 +14,8 @@ import (
 func (j *job) onStopJob(ctx actor.Context, m *messages.StopJob) {
 	var err error
 	switch {
+	case j.ended.GetResult().GetPhase() == messages.Phase_PHASE_TAKEN_OVER:
+		err = wire.Error(j.ended.GetResult().GetFailure())
 	case j.ended != nil && j.ended.GetResult().GetPhase() != messages.Phase_PHASE_STOPPED:
 		err = fault.New("train.stop", fault.Conflict, "job %s has ended", j.state.ref.GetId())
 	case j.ended == nil && j.state.saving && j.failures == 0:

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
@@ -26,14 +27,16 @@ const (
 )
 
 // GetHandler returns the HTTP interface of the job: start, update, stop, health,
-// history, events, stacks. A call that the job does not expect, whatever its order and
-// body, gets a status from 400 to 499 and changes nothing; a call that only
-// repeats what was asked (update, stop) is answered as the first. Errors are
-// {"error": text, "code": status}.
+// history, events, stacks; and for its functions that HTTP endpoints run assignment, data,
+// model, optimizer, next (remote.Exchange). A call that the job does not expect,
+// whatever its order and body, gets a status from 400 to 499 and changes nothing; a
+// call that only repeats what was asked (update, stop) is answered as the first.
+// Errors are {"error": text, "code": status}.
 //
-// Nobody is asked for a token: whoever reaches these endpoints may use them, so
-// mount them where only those do, such as on loopback. Web pages of other sites
-// are kept out.
+// Functions show the token of their attempt, unless they come over loopback. Nobody
+// else is asked for one: whoever reaches the other endpoints may use them, so mount
+// them where only those do, such as on loopback. Web pages of other sites are kept
+// out.
 func (j *TrainJob) GetHandler() http.Handler {
 	h := &handler{job: j, mux: http.NewServeMux(), pages: http.NewCrossOriginProtection()}
 	for _, e := range endpoints() {
@@ -43,6 +46,13 @@ func (j *TrainJob) GetHandler() http.Handler {
 				return
 			}
 			if err := e.answer(j, w, r); err != nil {
+				h.fail(w, r, err)
+			}
+		})
+	}
+	for _, path := range remote.Paths() {
+		h.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if err := j.serveExchange(w, r); err != nil {
 				h.fail(w, r, err)
 			}
 		})
@@ -136,7 +146,8 @@ func overLoopback(r *http.Request) bool {
 
 // unmatched says why nobody answers a request.
 func (h *handler) unmatched(w http.ResponseWriter, r *http.Request) error {
-	var allowed, paths []string
+	var allowed []string
+	paths := remote.Paths()
 	for _, e := range endpoints() {
 		paths = append(paths, e.path)
 		if e.path == r.URL.Path {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/train"
+	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/messages"
@@ -26,7 +28,8 @@ import (
 // host plays a company that runs one job over HTTP, as far as it is told.
 type host struct {
 	company
-	refusal error // of the next start
+	refusal  error // of the next start
+	exchange *remote.Exchange
 
 	mu      sync.Mutex // guards the rest
 	view    *messages.JobView
@@ -38,7 +41,10 @@ type host struct {
 	closing sync.Once
 }
 
-func newHost() *host { return &host{done: make(chan struct{}), changed: make(chan struct{})} }
+func newHost() *host {
+	next := func(context.Context, remote.Ref) error { return nil }
+	return &host{exchange: remote.NewExchange(next), done: make(chan struct{}), changed: make(chan struct{})}
+}
 
 func (s *host) StartJobAs(_ context.Context, id string, task *messages.TrainTask, n uint32) (train.Submission, error) {
 	s.mu.Lock()
@@ -71,15 +77,32 @@ func (s *host) Job(context.Context, string) (*messages.JobView, error) {
 	return proto.CloneOf(s.view), nil
 }
 
-func (s *host) SetParallelism(context.Context, string, uint32) error { return s.do("parallelism") }
-func (s *host) OfferSlots(context.Context, uint32) error             { return s.do("slots") }
-func (s *host) Stacks(context.Context, string) (string, error)       { return "function 0:\n  main.py:7\n", s.do("stacks") }
-func (s *host) Done() <-chan struct{}                                { return s.done }
+func (s *host) SetParallelism(context.Context, string, uint32) error {
+	return s.doUnless("parallelism")
+}
+
+func (s *host) OfferSlots(_ context.Context, n uint32) error { return s.do(fmt.Sprint("slots ", n)) }
+
+func (s *host) Stacks(context.Context, string) (string, error) {
+	return "function 0:\n  main.py:7\n", s.do("stacks")
+}
+func (s *host) Busy(context.Context) (uint32, error) { return 2, nil }
+
+func (s *host) Exchange() *remote.Exchange { return s.exchange }
+func (s *host) ServeJob(string, string)    {}
+func (s *host) Done() <-chan struct{}      { return s.done }
 
 func (s *host) StopStoredJob(_ context.Context, _ string, reason string) error {
 	err := s.do("stop: " + reason)
 	s.reach(messages.Phase_PHASE_STOPPED)
 	return err
+}
+
+func (s *host) doUnless(what string) error {
+	if s.refusal != nil {
+		return s.refusal
+	}
+	return s.do(what)
 }
 
 func (s *host) do(what string) error {
@@ -120,6 +143,7 @@ const task = `{"function_name":"mlp","dataset":"digits"}`
 func call(t testing.TB, h http.Handler, method, path, body string) (*http.Response, string) {
 	t.Helper()
 	r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	answer, err := io.ReadAll(w.Result().Body)
@@ -159,6 +183,15 @@ func TestEndpointsInEachPhase(t *testing.T) {
 		{"GET", "/events?after=other:1:1", "", statuses{409, 400, 400}},
 		{"GET", "/stacks", "", statuses{409, 200, 200}},
 		{"POST", "/start", `{"request":` + task + `,"job":{"id":"j","state":{"slots":1}}}`, statuses{200, 409, 409}},
+		{"GET", "/assignment/0", "", statuses{409, 409, 409}},
+		{"GET", "/data/0?epoch=1", "", statuses{409, 409, 409}},
+		{"GET", "/model", "", statuses{409, 409, 409}},
+		{"PUT", "/model/0", "x", statuses{409, 409, 409}},
+		{"GET", "/optimizer/0", "", statuses{409, 409, 409}},
+		{"PUT", "/optimizer/0", "x", statuses{409, 409, 409}},
+		{"POST", "/next/0", "", statuses{409, 409, 409}},
+		{"POST", "/next/x", "", statuses{409, 400, 400}},
+		{"DELETE", "/next/0", "", statuses{409, 405, 405}},
 		{"GET", "/start", "", statuses{405, 405, 405}},
 		{"PUT", "/update", "", statuses{405, 405, 405}},
 		{"POST", "/stop", "", statuses{405, 405, 405}},
@@ -354,4 +387,19 @@ func TestTrainAwaitsTheTaskOfABasicJob(t *testing.T) {
 	job.Use(gone)
 	job.Train()
 	require.Equal(t, fault.Unavailable, fault.KindOf(job.Err()))
+}
+
+// An update of which a part is refused is refused whole.
+func TestAnUpdateIsWhole(t *testing.T) {
+	s := newHost()
+	job := train.NewBasicJob(zap.NewNop(), "j")
+	job.Use(s)
+	response, _ := call(t, job.GetHandler(), "POST", "/start", `{"request":`+task+`,"job":{"state":{"slots":2}}}`)
+	require.Equal(t, 200, response.StatusCode)
+	response, _ = call(t, job.GetHandler(), "POST", "/update", `{"parallelism":3,"slots":3}`)
+	require.Equal(t, 202, response.StatusCode)
+	s.refusal = fault.New("x", fault.Conflict, "it is static")
+	response, _ = call(t, job.GetHandler(), "POST", "/update", `{"parallelism":9,"slots":9}`)
+	require.Equal(t, 409, response.StatusCode)
+	require.Equal(t, []string{"slots 2", "start", "slots 3", "parallelism", "slots 9", "slots 3"}, s.did)
 }

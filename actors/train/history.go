@@ -14,6 +14,8 @@ type history struct {
 	epochs  []*messages.EpochRecord // complete
 	record  *messages.EpochRecord   // of the running epoch; nil before the first
 	worker  time.Duration           // run time of all attempts
+	queued  time.Duration           // that the job waited for a slot
+	begun   *time.Duration          // of the job's time, until its first epoch; nil: it has not begun
 
 	epochStarted time.Time
 	trained      time.Time                        // when the epoch's last merge so far was done
@@ -32,6 +34,9 @@ type round struct {
 func (h *history) start(now time.Time) { h.started = now }
 
 func (h *history) beginEpoch(epoch uint32, now time.Time) {
+	if h.begun == nil {
+		h.begun = new(now.Sub(h.started))
+	}
 	h.record = &messages.EpochRecord{Epoch: epoch}
 	h.epochStarted, h.lossSum, h.unmeasured, h.metrics = now, 0, 0, map[string]*messages.WeightedSum{}
 }
@@ -145,6 +150,10 @@ func (h *history) result(phase messages.Phase, failure *messages.Failure, merge 
 	r := &messages.JobResult{
 		Phase: phase, Failure: failure, Epochs: h.epochs, Merge: merge,
 		WallS: now.Sub(h.started).Seconds(), WorkerS: h.worker.Seconds(),
+		QueuedS: new(h.queued.Seconds()), StartingS: new(now.Sub(h.started).Seconds()),
+	}
+	if h.begun != nil {
+		r.StartingS = new(h.begun.Seconds())
 	}
 	records := append([]*messages.EpochRecord{&h.initial}, h.epochs...)
 	if h.record != nil {

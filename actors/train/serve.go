@@ -63,6 +63,7 @@ func (j *TrainJob) ServeOn(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	host.ServeJob(j.name(), "http://"+l.Addr().String())
 	serving, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	server := &http.Server{

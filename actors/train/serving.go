@@ -75,19 +75,19 @@ func (j *TrainJob) serveStop(w http.ResponseWriter, r *http.Request) error {
 
 // serveHealth answers GET /health: the job's process lives, whatever its phase.
 func (j *TrainJob) serveHealth(w http.ResponseWriter, r *http.Request) error {
-	h := health{ID: j.name(), Phase: "WAITING"}
+	h := jobjson.Health{ID: j.name(), Phase: "WAITING"}
 	if v, err := j.view(r); err == nil {
 		h.Phase, h.Incarnation = jobjson.StateName(v.GetPhase()), v.GetIncarnation()
+		host, err := j.hosted()
+		if err != nil {
+			return err
+		}
+		if h.Busy, err = host.Busy(r.Context()); err != nil {
+			return err
+		}
 	}
 	writeJSON(w, http.StatusOK, h)
 	return nil
-}
-
-// health is the answer to GET /health.
-type health struct {
-	ID          string `json:"id"`
-	Phase       string `json:"phase"`       // as GET /tasks/{id} of a server has it; WAITING: for its task
-	Incarnation uint64 `json:"incarnation"` // how often the job has been started; 0: not yet
 }
 
 // serveHistory answers GET /history with what the job has done so far.
@@ -162,5 +162,16 @@ func (j *TrainJob) serveEvents(w http.ResponseWriter, r *http.Request) error {
 			j.tell()
 		}
 	}
+	return nil
+}
+
+// serveExchange lets a function behind a URL fetch what its attempt is about and
+// bring what it did. Whether it may, and which attempt is open, the exchange knows.
+func (j *TrainJob) serveExchange(w http.ResponseWriter, r *http.Request) error {
+	host, id, err := j.running()
+	if err != nil {
+		return err
+	}
+	host.Exchange().Job(id).ServeHTTP(w, r)
 	return nil
 }

@@ -34,7 +34,11 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	s.optimizers = map[uint32]*messages.TensorRef{}
 	maps.Copy(s.optimizers, from.GetOptimizers())
 	s.validate, s.nextCheck = from.GetValidate(), from.GetNextCheck()
+	waited := s.history.queued
 	s.history.restore(from.GetHistory(), now)
+	if from.GetJob().GetIncarnation() <= s.after { // else this life's wait is in it
+		s.history.queued += waited
+	}
 	s.before = EventsUpTo(from)
 	s.sizing = s.wantsSize()
 	s.mark(now)
@@ -79,7 +83,10 @@ func (h *history) snapshot(now time.Time) *messages.JobHistory {
 	out := &messages.JobHistory{
 		Epochs: h.epochs[:len(h.epochs):len(h.epochs)], Initial: proto.CloneOf(&h.initial),
 		LossSum: h.lossSum, UnmeasuredSamples: h.unmeasured, Metrics: map[string]*messages.WeightedSum{},
-		WallS: now.Sub(h.started).Seconds(), WorkerS: h.worker.Seconds(),
+		WallS: now.Sub(h.started).Seconds(), WorkerS: h.worker.Seconds(), QueuedS: h.queued.Seconds(),
+	}
+	if h.begun != nil {
+		out.StartingS = new(h.begun.Seconds())
 	}
 	for name, m := range h.metrics {
 		out.Metrics[name] = proto.CloneOf(m)
@@ -95,6 +102,10 @@ func (h *history) snapshot(now time.Time) *messages.JobHistory {
 // restore has the history go on now.
 func (h *history) restore(from *messages.JobHistory, now time.Time) {
 	h.started, h.worker, h.epochs = now.Add(-seconds(from.GetWallS())), seconds(from.GetWorkerS()), from.GetEpochs()
+	h.queued, h.begun = seconds(from.GetQueuedS()), nil
+	if from.StartingS != nil {
+		h.begun = new(seconds(from.GetStartingS()))
+	}
 	h.epochStarted = now.Add(-seconds(from.GetEpochS()))
 	h.trained = h.epochStarted.Add(seconds(from.GetTrainingS()))
 	h.lossSum, h.unmeasured = from.GetLossSum(), from.GetUnmeasuredSamples()

@@ -2,7 +2,9 @@ package train
 
 import (
 	"context"
+	"errors"
 
+	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
@@ -27,11 +29,18 @@ type Standalone interface {
 	OfferSlots(ctx context.Context, slots uint32) error
 	// Stacks says where each running function of a job is right now. NotFound.
 	Stacks(ctx context.Context, id string) (string, error)
+	// Busy returns how many slots of the node functions hold.
+	Busy(ctx context.Context) (uint32, error)
 	// StopStoredJob ends a job as STOPPED, soon. NotFound; Conflict: it has ended.
 	StopStoredJob(ctx context.Context, id, reason string) error
 	// JobEvents calls on with the events of a job behind a cursor, or from its
 	// first, until it has ended or on fails. NotFound; Invalid: the cursor.
 	JobEvents(ctx context.Context, id, after string, on func(Seen) error) error
+	// Exchange is what functions behind URLs talk to; its Job handler serves one job.
+	Exchange() *remote.Exchange
+	// ServeJob says that a URL is where the caller serves what Exchange has for a
+	// job. Until then the company serves it on a port of its own.
+	ServeJob(id, url string)
 	// Done is closed when the company ends, by itself or by its Close.
 	Done() <-chan struct{}
 }
@@ -60,17 +69,34 @@ func (j *TrainJob) start(ctx context.Context, task *messages.TrainTask, size job
 }
 
 // startAs has the node offer the slots before it has the job.
-func (j *TrainJob) startAs(ctx context.Context, host Standalone, task *messages.TrainTask, size jobjson.Update) (Submission, error) {
-	if size.Slots != nil {
-		if err := host.OfferSlots(ctx, *size.Slots); err != nil {
-			return Submission{}, err
+func (j *TrainJob) startAs(ctx context.Context, host Standalone, task *messages.TrainTask, size jobjson.Update) (submission Submission, err error) {
+	err = j.offering(ctx, host, size.Slots, func() error {
+		var n uint32
+		if size.Parallelism != nil {
+			n = *size.Parallelism
 		}
+		submission, err = host.StartJobAs(ctx, j.id, j.withK(task), n)
+		return err
+	})
+	return submission, err
+}
+
+// offering does something for which the node is to offer so many slots, nil for as
+// many as before; where that is refused the node offers what it did.
+func (j *TrainJob) offering(ctx context.Context, host Standalone, slots *uint32, do func() error) error {
+	j.sizing.Lock()
+	defer j.sizing.Unlock()
+	if slots == nil {
+		return do()
 	}
-	var n uint32
-	if size.Parallelism != nil {
-		n = *size.Parallelism
+	if err := host.OfferSlots(ctx, *slots); err != nil {
+		return err
 	}
-	return host.StartJobAs(ctx, j.id, j.withK(task), n)
+	if err := do(); err != nil {
+		return errors.Join(err, host.OfferSlots(context.WithoutCancel(ctx), j.slots))
+	}
+	j.slots = *slots
+	return nil
 }
 
 // hosted returns the company. Unavailable: there is none that can run a job over
@@ -115,21 +141,19 @@ func (j *TrainJob) unended(ctx context.Context) (Standalone, string, error) {
 	return host, id, nil
 }
 
-// update sets N, the slots, or both. An empty field is left as it is.
+// update sets N, the slots, or both, or none of them where one is refused. An empty
+// field is left as it is.
 func (j *TrainJob) update(ctx context.Context, u jobjson.Update) error {
 	host, id, err := j.unended(ctx)
 	if err != nil {
 		return err
 	}
-	if u.Slots != nil { // first: N follows them
-		if err := host.OfferSlots(ctx, *u.Slots); err != nil {
-			return err
+	return j.offering(ctx, host, u.Slots, func() error { // before N, which they bound
+		if u.Parallelism == nil {
+			return nil
 		}
-	}
-	if u.Parallelism != nil {
 		return host.SetParallelism(ctx, id, *u.Parallelism)
-	}
-	return nil
+	})
 }
 
 // await waits for the task of a basic job, and watches that to its end.

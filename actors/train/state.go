@@ -53,6 +53,7 @@ type state struct {
 	nextCheck float64              // epochs after which the next validation is due
 	events    []*messages.JobEvent // to be posted
 	emitted   uint64               // those that were, too
+	after     uint64               // incarnations up to this one are of earlier lives
 	before    []*messages.EventEnd // of earlier incarnations: where their events end
 	fatal     *messages.Failure    // why the job cannot go on
 }
@@ -67,7 +68,9 @@ func newState(ref *messages.JobRef, start *messages.StartJob) *state {
 		size:       start.GetSize(),
 		optimizers: map[uint32]*messages.TensorRef{},
 		paces:      paces{},
+		after:      start.GetAfterIncarnation(),
 	}
+	s.history.queued = time.Duration(start.GetQueuedMs()) * time.Millisecond
 	s.budget = s.fullBudget()
 	s.nextCheck = s.opts.GetValidateEvery()
 	return s

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"go.uber.org/zap"
@@ -18,7 +19,9 @@ type Company interface {
 	// or data set), Unavailable (no answer before ctx ended).
 	StartJob(ctx context.Context, task *messages.TrainTask) (Submission, error)
 	// WatchJob calls on with each event of the job, in order and from its
-	// first, and returns how the job ended. It returns early with ctx.
+	// first, and returns how the job ended. It returns early with ctx. Errors:
+	// NotFound; Conflict: another process has taken the job over, naming it;
+	// Corrupt, Unavailable (the store, of a job that is not here).
 	WatchJob(ctx context.Context, id string, on func(*messages.JobEvent)) (*messages.JobResult, error)
 }
 
@@ -39,6 +42,9 @@ type TrainJob struct {
 
 	log *zap.Logger
 	on  func(*messages.JobEvent) // called with each event
+
+	sizing sync.Mutex // held while the size changes; guards slots
+	slots  uint32     // that the node offers; more than it has are all
 
 	mu      sync.Mutex // guards the rest
 	id      string     // "" until the company has given one
@@ -63,7 +69,7 @@ const (
 )
 
 func newTrainJob(logger *zap.Logger, id string, task *messages.TrainTask) *TrainJob {
-	return &TrainJob{log: logger, id: id, task: task, on: func(*messages.JobEvent) {}, begun: make(chan struct{}), told: make(chan struct{})}
+	return &TrainJob{log: logger, slots: math.MaxUint32, id: id, task: task, on: func(*messages.JobEvent) {}, begun: make(chan struct{}), told: make(chan struct{})}
 }
 
 // NewTrainJob returns a job for a task that is known. The task is copied.

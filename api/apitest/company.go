@@ -176,6 +176,18 @@ func (c *Company) StopJob(_ context.Context, id, reason string) error {
 	return c.change(id, false, "stop %s: %s", id, reason)
 }
 
+// StopLife implements api.Jobs.
+func (c *Company) StopLife(ctx context.Context, id, reason string, life uint64) error {
+	v, err := c.Job(ctx, id)
+	if err == nil && v.GetLife() != life {
+		err = fault.New("apitest.stop", fault.Conflict, "job %q was resumed", id)
+	}
+	if err != nil {
+		return err
+	}
+	return c.StopJob(ctx, id, reason)
+}
+
 // ResumeStoredJob implements api.Jobs.
 func (c *Company) ResumeStoredJob(_ context.Context, id string, n uint32) error {
 	return c.change(id, true, "resume %s with %d", id, n)

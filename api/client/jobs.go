@@ -35,11 +35,22 @@ func (c *Client) SubmitJob(ctx context.Context, key string, task *messages.Train
 	return id, warnings, nil
 }
 
-// StopJob implements api.Jobs.
+// StopJob implements api.Jobs: it looks at the job, and stops the life that it
+// sees, however often the request is sent.
 func (c *Client) StopJob(ctx context.Context, id, reason string) error {
+	task, err := c.Task(ctx, id)
+	if err != nil {
+		return err
+	}
+	return c.StopLife(ctx, id, reason, task.Life)
+}
+
+// StopLife implements api.Jobs.
+func (c *Client) StopLife(ctx context.Context, id, reason string, life uint64) error {
 	k := remove("tasks", id)
+	k.query = url.Values{"life": {strconv.FormatUint(life, 10)}}
 	if reason != "" {
-		k.query = url.Values{"reason": {reason}}
+		k.query.Set("reason", reason)
 	}
 	return c.quiet(ctx, k)
 }

@@ -135,6 +135,8 @@ func (j *jobs) observe(e *messages.JobEvent) {
 		state := strings.ToLower(strings.TrimPrefix(what.Ended.GetResult().GetPhase().String(), "PHASE_"))
 		j.ended.WithLabelValues(state).Inc()
 		j.endedLocked(id, at.incarnation)
+	case *messages.JobEvent_TakenOver:
+		j.endedLocked(id, at.incarnation)
 	}
 }
 

@@ -52,6 +52,19 @@ func TestJobThatFailed(t *testing.T) {
 	require.True(t, strings.HasSuffix(r.err, "troupe: job 01job failed: the data set is gone\nat line 7\n"), r.err)
 }
 
+// A job that another process has taken over has not ended, whatever else this
+// one does.
+func TestJobThatWasTakenOver(t *testing.T) {
+	c := succeeded()
+	c.watchErr = fault.New("fake.watch", fault.Conflict, "job 01job was taken over by pid 7 (node a) as incarnation 3")
+	r := newWorld(t).run(c, "run", "mlp", "-d", "digits", "-o", "json")
+	require.Equal(t, 4, r.code)
+	require.Empty(t, r.out)
+	require.NotContains(t, r.err, "FAILED")
+	require.True(t, strings.HasSuffix(r.err, "\ntroupe: job 01job was taken over by pid 7 (node a) as incarnation 3; this process stops\n"), r.err)
+	require.Equal(t, 1, c.closed)
+}
+
 func TestNumbersThatJSONDoesNotHaveAreNull(t *testing.T) {
 	c := succeeded()
 	c.result.Epochs[0].TrainLoss = math.NaN()

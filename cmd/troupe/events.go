@@ -173,6 +173,8 @@ func eventDetails(e *messages.JobEvent, goesOn string) string {
 		return what.Warned.GetText()
 	case *messages.JobEvent_TrainingEnded:
 		return what.TrainingEnded.GetReason()
+	case *messages.JobEvent_TakenOver:
+		return what.TakenOver.GetFailure().GetText()
 	case *messages.JobEvent_Ended:
 		r := what.Ended.GetResult()
 		text, _, _ := strings.Cut(r.GetFailure().GetText(), "\n")

@@ -25,6 +25,7 @@ type fakeCompany struct {
 	result   *messages.JobResult
 	warnings []string
 	startErr error // of StartJob
+	watchErr error // of WatchJob, once all events are shown
 	logs     string
 	closeErr error
 	endless  bool
@@ -70,6 +71,9 @@ func (c *fakeCompany) WatchJob(ctx context.Context, id string, on func(*messages
 	}
 	if c.watched != nil {
 		c.watched()
+	}
+	if c.watchErr != nil {
+		return nil, c.watchErr
 	}
 	result := c.result
 	if c.endless {

@@ -44,6 +44,9 @@ func (s *session) follow(t *messages.TrainTask, node config.Node, flags *nodeFla
 		return err
 	}
 	result, err := s.watch(ctx, c, id, warned, t, flags)
+	if fault.KindOf(err) == fault.Conflict { // it is another's by now
+		return fault.New("troupe.run", fault.Conflict, "%w; this process stops", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
@@ -22,11 +24,13 @@ type jobProcesses struct {
 	beacon  *http.Server // nil: there are no such processes
 	address string
 	done    chan struct{} // closed once the beacon has ended
+	serves  chan struct{} // closed once jobs is set
+	jobs    actors.JobsAt // where endpoints of remote functions reach jobs
 }
 
 // newJobProcesses opens it, where the node has jobs in processes. Unavailable.
 func newJobProcesses(node config.Node, verbose int, log *zap.Logger) (*jobProcesses, error) {
-	p := &jobProcesses{node: node, verbose: verbose, done: make(chan struct{})}
+	p := &jobProcesses{node: node, verbose: verbose, done: make(chan struct{}), serves: make(chan struct{})}
 	if node.Jobs != config.JobsInProcesses {
 		return p, nil
 	}
@@ -55,13 +59,24 @@ func (p *jobProcesses) Close() error {
 	return err
 }
 
+// servesAt says where the server serves jobs. Once.
+func (p *jobProcesses) servesAt(at actors.JobsAt) {
+	p.jobs = at
+	close(p.serves)
+}
+
 // command is how the process of a job is started: this program, even if its file
 // has been replaced, with the settings of the node and nothing of the task.
 // Programs are not bound to cores: those of several processes would share them.
-func (p *jobProcesses) command() []string {
+func (p *jobProcesses) command(ctx context.Context, id string) ([]string, error) {
+	select {
+	case <-p.serves:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	n := p.node
 	args := []string{
-		"/proc/self/exe", "job", "--server", p.address, "--store", n.Store, "--slots", strconv.Itoa(n.Slots),
+		"/proc/self/exe", "job", "--id", id, "--server", p.address, "--job-url", p.jobs.URL(id), "--job-authority", p.jobs.Fingerprint, "--store", n.Store, "--slots", strconv.Itoa(n.Slots),
 		"--threads", strconv.Itoa(n.Threads), "--idle-timeout", n.IdleTimeout.String(), "--gpus", n.GPUs, "--no-pin",
 	}
 	if n.Python != "" {
@@ -76,5 +91,5 @@ func (p *jobProcesses) command() []string {
 	for range p.verbose {
 		args = append(args, "-v")
 	}
-	return args
+	return args, nil
 }

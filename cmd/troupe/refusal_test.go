@@ -55,6 +55,8 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 		"patience 0":               {train("--patience", "0"), `"0" for "--patience" flag: give a whole number from 1 to 1000000`},
 		"time without a unit":      {train("--max-time", "30"), `"30" for "--max-time" flag: give 1ms to 87600h0m0s, such as 90s or 5m`},
 		"no time":                  {train("--max-time", "0s"), `"0s" for "--max-time" flag`},
+		"jobs in threads":          {[]string{"up", "--jobs", "thread"}, `"thread" for "--jobs" flag: give one of in-process, process`},
+		"jobs without a store":     {[]string{"up", "--jobs", "process", "--store", "mem://"}, "jobs process: no other process sees the store mem://"},
 		"keep the first":           {train("--keep", "first"), `"first" for "--keep" flag: give one of last, best`},
 		"clip 0":                   {train("--clip", "0"), `"0" for "--clip" flag: give a finite number above 0`},
 		"unknown optimizer state":  {train("--optimizer-state", "lose"), "give one of keep, reset, average"},

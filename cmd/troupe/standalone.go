@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/api/client"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/store/job"
@@ -27,6 +30,7 @@ func newJobCommand(s *session) *cobra.Command {
 	node, server := newNodeFlags(s.Getenv), &remoteFlags{}
 	var id string
 	var port int
+	var at reach
 	cmd := &cobra.Command{
 		Use:   "job --id ID",
 		Short: "Wait for one job, and train it in this process",
@@ -48,7 +52,12 @@ same --id, and told to start the same task, goes on where the last one was.`,
 			if err := job.CheckID(id); err != nil {
 				return err
 			}
-			return s.standalone(id, port, node, server)
+			if at.url != "" {
+				if err := config.CheckURL(at.url); err != nil {
+					return fault.New("job.flags", fault.Invalid, "--job-url: %w", err)
+				}
+			}
+			return s.standalone(id, port, at, node, server)
 		},
 	}
 	set := cmd.Flags()
@@ -58,12 +67,17 @@ same --id, and told to start the same task, goes on where the last one was.`,
 	server.set = set
 	set.StringVar(&server.server, "server", "", "URL of the server that the job belongs to: its process ends when that has been gone for 10 s")
 	set.StringVar(&server.tokenFile, "token-file", "", "file with the token for that server; else $TROUPE_TOKEN")
+	set.StringVar(&at.url, "job-url", "", "where the endpoints of remote functions reach the job (default: its URL, on this machine)")
+	set.StringVar(&at.authority, "job-authority", "", "SHA-256, in hexadecimal, of the authority that has signed the certificate at --job-url, which endpoints then check")
 	node.registerAll(set)
 	return cmd
 }
 
+// reach is where endpoints of remote functions reach a job; empty: at its own URL.
+type reach struct{ url, authority string }
+
 // standalone serves a job until it has ended, or its server is gone.
-func (s *session) standalone(id string, port int, flags *nodeFlags, server *remoteFlags) (err error) {
+func (s *session) standalone(id string, port int, at reach, flags *nodeFlags, server *remoteFlags) (err error) {
 	local, err := flags.node(&messages.TrainTask{Options: &messages.TrainOptions{}})
 	if err != nil {
 		return err
@@ -83,10 +97,12 @@ func (s *session) standalone(id string, port int, flags *nodeFlags, server *remo
 	ctx, release := s.untilSignal()
 	defer release()
 	log := newLog(s.screen, flags.verbose)
-	c, err := actors.Start(actors.Config{Log: log, Node: local, Served: owner != nil})
+	c, err := actors.Start(actors.Config{Log: log, Node: local, Served: owner != nil, ServesJobs: true})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	url := cmp.Or(strings.TrimRight(at.url, "/"), "http://"+l.Addr().String())
+	c.ServeJobs(actors.JobsAt{URL: func(string) string { return url }, Fingerprint: at.authority}) // there is one job
 	defer func() { err = errors.Join(err, c.Close()) }()
 	j := train.NewBasicJob(log, id)
 	j.Use(c)

@@ -74,11 +74,11 @@ func count0(n uint32) string {
 }
 
 // spell is a time in seconds, of which 0 is none.
-func spell(s float64) string {
-	if s <= 0 {
+func spell(s *float64) string {
+	if s == nil || *s <= 0 {
 		return "-"
 	}
-	return seconds(s)
+	return seconds(*s)
 }
 
 func eta(s *float64) string {

@@ -91,7 +91,7 @@ func (s *session) printTask(t jobjson.TaskDetails) error {
 	if t.Loss != nil || t.Accuracy != nil {
 		line("so far", "loss %s, accuracy %s", orDash("%.3f", t.Loss), orDash("%.1f %%", t.Accuracy))
 	}
-	line("times", "queued %s, starting %s, running %s, ETA %s", seconds(t.QueuedS), seconds(t.StartingS), seconds(t.RunningS), eta(t.ETAS))
+	line("times", "queued %s, starting %s, running %s, ETA %s", eta(t.QueuedS), eta(t.StartingS), eta(t.RunningS), eta(t.ETAS))
 	if t.Incarnation > 1 {
 		line("started", "%d times", t.Incarnation)
 	}

@@ -105,12 +105,14 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err
 	defer os.RemoveAll(spool)
 	server, err := api.Start(web, api.Deps{
 		Company: newNode(c, address), Log: log, Metrics: metrics.New(thisBuild().Version, sources(c)), Version: thisBuild().Version, Spool: spool,
-		Listener: listener, Jobs: c.Exchange(),
+		Listener: listener, Jobs: c.JobsHandler(),
 	})
 	if err != nil {
 		return err
 	}
-	c.ServeJobs(actors.JobsAt{URL: server.JobURL, Fingerprint: server.Fingerprint()})
+	at := actors.JobsAt{URL: server.JobURL, Fingerprint: server.Fingerprint()}
+	c.ServeJobs(at)
+	jobs.servesAt(at)
 	defer func() {
 		patience, cancel := context.WithTimeout(context.Background(), closeFor)
 		defer cancel()

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/troupe-ml/troupe/functions/native"
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/functions/remote/endpoint"
+	"github.com/troupe-ml/troupe/tensor"
 )
 
 // serving returns a remote runtime whose functions endpoints run, each with the
@@ -89,13 +91,14 @@ func (s *sink) Path() string                         { return "" }
 func (s *sink) Attest(uint32)                        {}
 func (s *sink) Write(p []byte) (int, error)          { s.written += int64(len(p)); return len(p), nil }
 
-// A model goes to its function and back in windows: with both sides in this
-// process, what is allocated for it is a fraction of its size.
-func TestAModelIsStreamed(t *testing.T) {
+// Rows and model go to a function, and its model back, in windows: with both sides
+// in this process, what is allocated for them is a fraction of their size.
+func TestRowsAndModelAreStreamed(t *testing.T) {
 	const size = 64 << 20
 	r := serving(t, copier{}, "f")
 	inv, _, _ := training(t)
 	inv.Env, inv.Model, inv.OptimizerOut = nil, sparse(t, size), nil
+	inv.Data.X = sparseNpy(t, samples, size/7)
 	out := &sink{}
 	inv.ModelOut = out
 	var before, after runtime.MemStats
@@ -105,6 +108,25 @@ func TestAModelIsStreamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, sink{inv.Model.Size, inv.Model.Size}, *out)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(size/8))
+}
+
+// sparseNpy is an array of uint8 zeros that takes no room on the disk.
+func sparseNpy(t testing.TB, shape ...int64) functions.Input {
+	t.Helper()
+	var header bytes.Buffer
+	require.NoError(t, tensor.WriteNpyHeader(&header, tensor.NpyUint8, shape))
+	size := int64(header.Len())
+	f, err := os.Create(filepath.Join(t.TempDir(), "sparse.npy"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	_, err = f.Write(header.Bytes())
+	require.NoError(t, err)
+	bytes := int64(1)
+	for _, n := range shape {
+		bytes *= n
+	}
+	require.NoError(t, f.Truncate(size+bytes))
+	return functions.Input{R: f, Size: size + bytes, Path: f.Name()}
 }
 
 // sparse is a state dict of one tensor of zeros that takes no room on the disk.

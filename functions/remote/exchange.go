@@ -21,6 +21,7 @@ type Next func(ctx context.Context, ref Ref) error
 type Exchange struct {
 	next  Next
 	pages *http.CrossOriginProtection
+	jobs  http.Handler
 
 	mu   sync.Mutex            // guards open
 	open map[string][]*attempt // by job; attempts whose Run lasts, none of them an empty list
@@ -28,19 +29,13 @@ type Exchange struct {
 
 // NewExchange returns an exchange without attempts. Next is required.
 func NewExchange(next Next) *Exchange {
-	return &Exchange{next: next, pages: http.NewCrossOriginProtection(), open: map[string][]*attempt{}}
+	e := &Exchange{next: next, pages: http.NewCrossOriginProtection(), open: map[string][]*attempt{}}
+	e.jobs = e.handler("/jobs/{job}", func(r *http.Request) string { return r.PathValue("job") })
+	return e
 }
 
 // ServeHTTP serves /jobs/{id}/…: what follows the id is what Job serves.
-func (e *Exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/jobs/{job}/", func(w http.ResponseWriter, r *http.Request) {
-		id := r.PathValue("job")
-		http.StripPrefix("/jobs/"+id, e.Job(id)).ServeHTTP(w, r)
-	})
-	mux.HandleFunc("/", noSuchPath)
-	mux.ServeHTTP(w, r)
-}
+func (e *Exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.jobs.ServeHTTP(w, r) }
 
 // Paths are the patterns of http.ServeMux, without a method, that Job answers:
 // for whoever serves a job's other paths beside them.
@@ -52,20 +47,28 @@ func Paths() []string {
 // the job change nothing: 401 without a token where one is needed, 403 with
 // another one, 409 otherwise.
 func (e *Exchange) Job(id string) http.Handler {
+	return e.handler("", func(*http.Request) string { return id })
+}
+
+// handler serves Paths below a prefix, about the job that a request is about.
+func (e *Exchange) handler(prefix string, job func(*http.Request) string) http.Handler {
 	mux := http.NewServeMux()
-	for pattern, serve := range map[string]func(*exchanged) error{
-		"GET /assignment/{func}": (*exchanged).assignment,
-		"GET /data/{func}":       (*exchanged).data,
-		"GET /model":             (*exchanged).model,
-		"PUT /model/{func}":      (*exchanged).putModel,
-		"GET /optimizer/{func}":  (*exchanged).optimizer,
-		"PUT /optimizer/{func}":  (*exchanged).putOptimizer,
-		"POST /next/{func}":      (*exchanged).next,
+	for _, path := range []struct {
+		method, path string
+		serve        func(*exchanged) error
+	}{
+		{"GET", "/assignment/{func}", (*exchanged).assignment},
+		{"GET", "/data/{func}", (*exchanged).data},
+		{"GET", "/model", (*exchanged).model},
+		{"PUT", "/model/{func}", (*exchanged).putModel},
+		{"GET", "/optimizer/{func}", (*exchanged).optimizer},
+		{"PUT", "/optimizer/{func}", (*exchanged).putOptimizer},
+		{"POST", "/next/{func}", (*exchanged).next},
 	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { e.serve(id, w, r, serve) })
+		mux.HandleFunc(path.method+" "+prefix+path.path, func(w http.ResponseWriter, r *http.Request) { e.serve(job(r), w, r, path.serve) })
 	}
 	for _, path := range Paths() {
-		mux.HandleFunc(path, wrongMethod)
+		mux.HandleFunc(prefix+path, wrongMethod)
 	}
 	mux.HandleFunc("/", noSuchPath)
 	return mux

@@ -10,12 +10,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-ml/troupe/actors/testkit"
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -157,7 +159,7 @@ func TestOtherTasksOverHTTP(t *testing.T) {
 	for results, want := range map[string]functions.Answer{
 		`{"loss_sum": 3.5, "loss": 1, "correct": 5, "accuracy": 1}`: {Samples: 7, Batches: 2, Loss: 3.5, Correct: 5, HasAccuracy: true},
 		`{"loss": 0.5, "accuracy": 100}`:                            {Samples: 7, Batches: 2, Loss: 3.5, Correct: 7, HasAccuracy: true},
-		`{"loss": 0.5, "samples": 7, "metrics": {"m": {"sum": 1.5, "weight": 7}}}`: {
+		`{"loss": 0.5, "samples": 7, "metrics": {"m": {"sum": 1.5, "weight": 7}, "none": {"sum": 1, "weight": 0}, "nan": {"sum": "NaN", "weight": 7}}}`: {
 			Samples: 7, Batches: 2, Loss: 3.5, Metrics: map[string]functions.Metric{"m": {Sum: 1.5, Weight: 7}},
 		},
 	} {
@@ -528,4 +530,28 @@ func TestStuckRequestsEndWithTheAttempt(t *testing.T) {
 	require.NotEmpty(t, firstLine(t, conn))
 	_, _ = conn.Write(make([]byte, 990))
 	require.Len(t, model.Bytes(), written, "nothing is written after Run")
+}
+
+// A job that has the server to itself is served at the root.
+func TestAJobIsServedAtTheRoot(t *testing.T) {
+	testkit.LeakCheck(t)
+	exchange := remote.NewExchange(func(context.Context, remote.Ref) error { return nil })
+	server := httptest.NewServer(exchange.Job(job))
+	defer server.Close()
+	s := newStage(t)
+	runtime := remote.New(remote.Config{Exchange: exchange, URL: func(string) (string, error) { return server.URL, nil }})
+	defer runtime.Close()
+	require.NoError(t, runtime.Register("f", s.endpoint.URL+"/f?key=secret"))
+	s.runtime = runtime
+	inv, model, _ := training(t)
+	c, ended := s.open(inv)
+	checkRows(t, c.get("/data/1").body, inv.Positions)
+	c.put("/model/1", dict(t, 3))
+	require.Equal(t, http.StatusOK, c.do(request{method: "POST", path: "/next/1", query: "-", token: "-", body: []byte(good)}).status)
+	_, err := ended()
+	require.NoError(t, err)
+	require.Equal(t, dict(t, 3), model.Bytes())
+	for _, path := range []string{"/start", "/jobs/" + job + "/model", ""} {
+		require.Equal(t, http.StatusNotFound, c.do(request{method: "GET", path: path}).status, path)
+	}
 }

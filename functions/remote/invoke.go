@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	answerMost  = 64 << 20 // bytes; predictions are the longest
+	predictMost = 64 << 20 // bytes of an answer to infer; others are as short as results
 	quoted      = 120      // bytes of an answer that is none of ours, in errors
 	dialMost    = 30 * time.Second
 	waitLeast   = 100 * time.Millisecond // between two calls, whatever Retry-After says
@@ -122,15 +122,19 @@ func pause(ctx context.Context, d time.Duration) error {
 // answered takes in what an endpoint answered.
 func (a *attempt) answered(ctx context.Context, endpoint string, response *http.Response) error {
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, answerMost+1))
+	most := resultsMost
+	if a.inv.Task == functions.Infer {
+		most = predictMost
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, int64(most)+1))
 	strange := func(what string) error {
 		return fault.New("remote.run", fault.Unavailable, "%s answers %s, %s: %q", shown(endpoint), response.Status, what, beginning(body))
 	}
 	switch {
 	case err != nil && response.StatusCode == http.StatusOK:
 		return strange(fmt.Sprintf("cut off (%v)", err))
-	case len(body) > answerMost:
-		return strange(fmt.Sprintf("more than %d bytes", answerMost))
+	case len(body) > most:
+		return strange(fmt.Sprintf("more than %d bytes", most))
 	case response.StatusCode != http.StatusOK:
 		var f Failure
 		if json.Unmarshal(body, &f) == nil {

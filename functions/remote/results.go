@@ -146,11 +146,23 @@ func (f FunctionResults) Answer(inv functions.Invocation) (functions.Answer, err
 	if !a.HasAccuracy {
 		a.Correct = 0
 	}
-	if len(r.Metrics) > 0 {
-		a.Metrics = map[string]functions.Metric{}
-		for name, m := range r.Metrics {
-			a.Metrics[name] = functions.Metric{Sum: float64(m.Sum), Weight: float64(m.Weight)}
-		}
-	}
+	a.Metrics = metricsOf(r.Metrics)
 	return a, nil
+}
+
+// metricsOf returns what a function recorded, without what has no mean, as the SDK
+// leaves out what is no number.
+func metricsOf(recorded map[string]WeightedMetric) map[string]functions.Metric {
+	var metrics map[string]functions.Metric
+	for name, m := range recorded {
+		sum, weight := float64(m.Sum), float64(m.Weight)
+		if mean := sum / weight; !(weight > 0) || math.IsNaN(mean) || math.IsInf(mean, 0) {
+			continue
+		}
+		if metrics == nil {
+			metrics = map[string]functions.Metric{}
+		}
+		metrics[name] = functions.Metric{Sum: sum, Weight: weight}
+	}
+	return metrics
 }

@@ -92,6 +92,14 @@ func startedAs(id string, raw json.RawMessage) (size Update, err error) {
 	return size, nil
 }
 
+// Health is the answer to GET /health of a standalone job.
+type Health struct {
+	ID          string `json:"id"`
+	Phase       string `json:"phase"`       // as GET /tasks/{id} of a server has it; WAITING: for its task
+	Incarnation uint64 `json:"incarnation"` // how often the job has been started; 0: not yet
+	Busy        uint32 `json:"busy"`        // functions that run
+}
+
 // Update is what POST /update of a standalone job takes: KubeML's JobState, and
 // beside it how many functions may run at once. nil is left as it is.
 type Update struct {

@@ -10,6 +10,7 @@ type Task struct {
 
 	Phase           string   `json:"phase" doc:"QUEUED, STARTING, RUNNING, SAVING, STOPPED, FAILED or SUCCEEDED"`
 	Reason          *string  `json:"reason" doc:"why it ended like that"`
+	Life            uint64   `json:"life" doc:"another one each time that it is resumed: for DELETE /tasks/{id}"`
 	Incarnation     uint64   `json:"incarnation" doc:"how often it has been started"`
 	Origin          string   `json:"origin" doc:"run, server, or job: started over an interface of its own"`
 	Epoch           uint32   `json:"epoch" doc:"that is being trained, from 1; 0: none yet"`
@@ -24,9 +25,9 @@ type Task struct {
 	Accuracy        *float64 `json:"accuracy" doc:"the last measured, percent"`
 	SamplesPerS     float64  `json:"samples_per_s" doc:"of late; 0: not known"`
 	SubmittedMs     int64    `json:"submitted_ms" doc:"since 1970"`
-	QueuedS         float64  `json:"queued_s" doc:"waited for a slot"`
-	StartingS       float64  `json:"starting_s" doc:"until the first epoch"`
-	RunningS        float64  `json:"running_s" doc:"since then"`
+	QueuedS         *float64 `json:"queued_s" doc:"waited for a slot; null, as the next two: not known"`
+	StartingS       *float64 `json:"starting_s" doc:"until the first epoch"`
+	RunningS        *float64 `json:"running_s" doc:"since then"`
 	ETAS            *float64 `json:"eta_s" doc:"until the end"`
 	WaitingFor      *string  `json:"waiting_for"`
 	Retries         uint32   `json:"retries"`
@@ -78,7 +79,7 @@ func newTask(v *messages.JobView, fields []optionField) Task {
 		TrainSamples: t.GetTrainSamples(), TestSamples: t.GetTestSamples(),
 		DatasetDigest: t.GetDatasetDigest(), FunctionVersion: t.GetFunctionVersion(), Slots: v.GetSlots(),
 		Loss: measured(v.Loss), Accuracy: measured(v.Accuracy), SamplesPerS: finite(v.GetSamplesPerS()), SubmittedMs: v.GetSubmittedMs(),
-		QueuedS: finite(v.GetQueuedS()), StartingS: finite(v.GetStartingS()), RunningS: finite(v.GetRunningS()), ETAS: measured(v.EtaS),
+		QueuedS: measured(v.QueuedS), StartingS: measured(v.StartingS), RunningS: measured(v.RunningS), Life: v.GetLife(), ETAS: measured(v.EtaS),
 		WaitingFor: unlessEmpty(v.GetWaitingFor()),
 		Retries:    v.GetRetries(), LostFunctions: v.GetLostFunctions(), RejectedResults: v.GetRejectedResults(),
 	}
@@ -93,7 +94,7 @@ func (t Task) View() *messages.JobView {
 		Id: t.Job.ID, Phase: phase(t.Phase), Incarnation: t.Incarnation, Task: task, Origin: t.Origin,
 		Parallelism: t.Job.State.Parallelism, Slots: t.Slots, Epoch: t.Epoch, Round: t.Round, EpochSamples: t.EpochSamples,
 		Loss: t.Loss, Accuracy: t.Accuracy, SamplesPerS: t.SamplesPerS, SubmittedMs: t.SubmittedMs,
-		QueuedS: t.QueuedS, StartingS: t.StartingS, RunningS: t.RunningS, EtaS: t.ETAS,
+		Life: t.Life, QueuedS: t.QueuedS, StartingS: t.StartingS, RunningS: t.RunningS, EtaS: t.ETAS,
 		Retries: t.Retries, LostFunctions: t.LostFunctions, RejectedResults: t.RejectedResults,
 	}
 	if t.WaitingFor != nil {

@@ -21,6 +21,8 @@
 //     do not see each other;
 //   - or n was released in this process, or its claim may have been created by
 //     an attempt of this process that then failed;
+//   - or its claim is damaged, or missing beside what only an owner writes, and
+//     no lock below n is held;
 //   - or the caller has seen n without a new beat for longer than a live owner
 //     is silent. This is for owners that are frozen or cut off, which keep
 //     their locks, and for stores without locks. Clocks of different machines

@@ -118,29 +118,6 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	})
 }
 
-// goesOn saves twice and requires that nothing else is left.
-func goesOn(t *testing.T, c *job.Catalog, dir string, claim *job.Claim) {
-	t.Helper()
-	for v := 10; v <= 11; v++ {
-		require.NoError(t, save(t.Context(), claim, v))
-		state, err := c.Load(t.Context(), id)
-		require.NoError(t, err)
-		require.Equal(t, v, version(state))
-	}
-	left := []string{}
-	for _, k := range keys(t, openFile(t, dir), id) {
-		if !strings.HasSuffix(k, "/claim") {
-			left = append(left, strings.Join(strings.Split(k, "-")[:1], ""))
-		}
-	}
-	n := claim.Incarnation()
-	require.Equal(t, []string{
-		fmt.Sprintf("%d/lock", n), fmt.Sprintf("%d/model", n), fmt.Sprintf("%d/model", n),
-		fmt.Sprintf("%d/optimizer", n), fmt.Sprintf("%d/previous.json", n), fmt.Sprintf("%d/state.json", n),
-	}, left)
-	require.NoError(t, claim.Release())
-}
-
 // A disk that is full for a moment at any point costs at most what was being
 // done: state and owner are as before or as after, and the next try succeeds.
 func TestFullDiskAtEveryPoint(t *testing.T) {

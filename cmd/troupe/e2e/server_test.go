@@ -166,6 +166,7 @@ func TestE2EServerIsKilled(t *testing.T) {
 	f := s.follow(t, "train", "-f", "mlp", "-d", "digits", "-e", "400", "--static", "-p", "2", "--checkpoint-every", "1s", "--follow")
 	id := strings.Fields(f.until(t, "job "))[1]
 	id = strings.TrimSuffix(id, ":")
+	logs := s.follow(t, "logs", "--id", id, "-f")
 	f.until(t, "epoch 30/400")
 	s.end(t, syscall.SIGKILL)
 	f.until(t, "troupe: "+s.url+" does not answer")
@@ -174,6 +175,7 @@ func TestE2EServerIsKilled(t *testing.T) {
 	require.Zero(t, f.wait(t), f.said.String())
 	require.Contains(t, f.out.String(), "SUCCEEDED after 400 epochs")
 	require.Contains(t, f.said.String(), "\nepoch 400/400  ")
+	require.Zero(t, logs.wait(t), "who follows the log sees the end, too: %s", &logs.said)
 
 	d := next.show(t, id)
 	require.Equal(t, "SUCCEEDED", d.Phase)

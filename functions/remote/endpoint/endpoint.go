@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -83,13 +84,19 @@ func (e *Endpoint) Close() {
 	e.running.Wait()
 }
 
-// ServeHTTP takes calls, POST at any path, and says at /health and /healthz that
-// it is there.
+// isHealth reports whether a platform asks at path whether the endpoint is there:
+// /_/health and /_/ready are where OpenFaaS does.
+func isHealth(path string) bool {
+	return slices.Contains([]string{"/health", "/healthz", "/_/health", "/_/ready"}, path)
+}
+
+// ServeHTTP takes calls, POST at any path, and says at /health, and where
+// platforms ask, that it is there.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost:
 		e.called(w, r)
-	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == "/health" || r.URL.Path == "/healthz"):
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && isHealth(r.URL.Path):
 		e.health(w)
 	default:
 		w.Header().Set("Allow", http.MethodPost)

@@ -49,7 +49,7 @@ func beEndpoint(mode, port string) {
 		return e
 	}
 	mux := http.NewServeMux()
-	for _, function := range []string{"mlp", "raises"} {
+	for _, function := range []string{"mlp", "raises", "softmax"} {
 		mux.Handle("/"+function, serve(function))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:"+port)
