@@ -57,13 +57,17 @@ type Catalog struct {
 	store  store.Store
 	digits func() (*contents, error)
 
-	mu       sync.Mutex
-	verified map[verified]bool // whose files were read and found right
+	limit int64 // of copies, see KeepCopies
+
+	mu       sync.Mutex               // guards what follows
+	verified map[verified]bool        // whose files were read and found right
+	seen     map[string]bool          // copies that were, by path
+	busy     map[string]chan struct{} // folders that copies go to just now, closed at its end
 }
 
 // New returns the catalog of a store, which stays the caller's to close.
 func New(s store.Store) *Catalog {
-	return &Catalog{store: s, digits: sync.OnceValues(loadDigits), verified: map[verified]bool{}}
+	return &Catalog{store: s, digits: sync.OnceValues(loadDigits), verified: map[verified]bool{}, seen: map[string]bool{}, busy: map[string]chan struct{}{}}
 }
 
 // Open finds a data set by what the user calls it: "digits", which is built

@@ -25,7 +25,8 @@ func newFiles(paths [4]string) Files {
 // they are read in full once in the life of the catalog, and again if another
 // folder takes the store's place; later only their sizes are compared. Others, and the built-in ones, are copied to
 // dir/<digest>/: each file whole or not at all, so that callers and processes
-// may do it at the same time, and a copy of the right size is taken as it is.
+// may do it at the same time. A copy that is there is read in full once, too; one
+// that was begun is gone on with. See KeepCopies for how much there may be.
 //
 // dir is created; removing it is the caller's. NotFound; Corrupt names the
 // object; Unavailable names the path.
@@ -48,7 +49,7 @@ func (c *Catalog) Materialise(ctx context.Context, name, digest, dir string) (Fi
 			return files, err
 		}
 	}
-	return copyAll(ctx, m, dir, func(i int, w io.Writer) error { return c.read(ctx, m, i, w) })
+	return c.copies(ctx, m, dir)
 }
 
 // read verifies one file of the store, writing a copy to w.
