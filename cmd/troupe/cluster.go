@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,15 +48,29 @@ func newClusterMembersCommand(s *session) *cobra.Command {
 }
 
 func nodeTable(nodes []api.Node) *table {
-	t := newTable("NAME", "ADDRESS", "SLOTS", "BUSY", "LEADER", "VERSION")
+	t := newTable("NAME", "ADDRESS", "SLOTS", "BUSY", "ROLES", "LABELS", "VERSION", "SEEN")
 	for _, n := range nodes {
-		leads := "no"
-		if n.Leader {
-			leads = "yes"
+		var labels []string
+		for name, value := range n.Labels {
+			labels = append(labels, name+"="+value)
 		}
-		t.row(n.Name, n.Address, n.Slots, n.Busy, leads, n.Version)
+		slices.Sort(labels)
+		t.row(n.Name, n.Address, n.Slots, n.Busy, strings.Join(n.Roles, ","), strings.Join(labels, ","), n.Version, seenAgo(n))
 	}
 	return t
+}
+
+// seenAgo says when a node last answered.
+func seenAgo(n api.Node) string {
+	seen, err := time.Parse(time.RFC3339, n.LastSeen)
+	if err != nil {
+		return ""
+	}
+	ago := max(0, time.Since(seen).Truncate(time.Second)).String() + " ago"
+	if !n.Alive {
+		ago += ", does not answer"
+	}
+	return ago
 }
 
 // newTokenCreateCommand returns the verb that lets somebody in.
@@ -64,14 +80,16 @@ func newTokenCreateCommand(s *session) *cobra.Command {
 	for _, r := range access.Roles() {
 		roles = append(roles, r.String())
 	}
+	roles = append(roles, api.JoinRole)
 	cmd := &cobra.Command{
 		Use:   "create --name NAME",
 		Short: "Create a token for a server",
 		Long: `Create a token for a server, and print it: it is not to be had again. read looks
 at everything; submit also trains, stops and deletes; admin also prunes and
 looks after tokens. Who has the token goes on with it in a file (--token-file)
-or in TROUPE_TOKEN. It takes the token of an admin.`,
-		Example:     "  troupe cluster token create --name ci --role submit >ci.token",
+or in TROUPE_TOKEN. join does nothing of that: with it nodes join (troupe up
+--join), for a day. It takes the token of an admin.`,
+		Example:     "  troupe cluster token create --name ci --role submit >ci.token\n  troupe cluster token create --name rack2 --role join >join.token",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitKilled),
 		Args:        noArguments,
 		RunE: func(*cobra.Command, []string) error {

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/api"
+	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -15,13 +17,14 @@ type node struct {
 	jobs
 	*catalogs
 	address string
+	cluster *cluster.Cluster // nil: this node is alone
 }
 
 // jobs are those of the company.
 type jobs struct{ *actors.Company }
 
-func newNode(c *actors.Company, address string) *node {
-	return &node{jobs: jobs{c}, address: address, catalogs: &catalogs{
+func newNode(c *actors.Company, address string, nodes *cluster.Cluster) *node {
+	return &node{jobs: jobs{c}, address: address, cluster: nodes, catalogs: &catalogs{
 		natives: c.NativeFunctions(), functions: c.Functions(), datasets: c.Datasets(), models: c.Models(),
 		running: func(ctx context.Context) ([]*messages.JobView, error) { return unended(c.AllJobs(ctx)) }, // of run beside us, too
 	}}
@@ -51,13 +54,40 @@ func (n *node) Cluster(ctx context.Context) ([]api.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes := []api.Node{}
-	for _, h := range reply.GetHosts() {
-		nodes = append(nodes, api.Node{
-			Name: h.GetNode(), Address: n.address, Slots: h.GetSlots(), Busy: h.GetBusy(), Leader: true, Version: thisBuild().Version,
+	return listNodes(n.members(reply.GetHosts()), reply.GetHosts()), nil
+}
+
+// members are the nodes of the cluster, or where there is none this one.
+func (n *node) members(hosts []*messages.HostView) []cluster.Member {
+	if n.cluster != nil {
+		return n.cluster.Members()
+	}
+	var alone []cluster.Member
+	for _, h := range hosts {
+		alone = append(alone, cluster.Member{
+			Node: h.GetNode(), Address: n.address, Roles: []string{leaderRole, hostRole}, Leader: true, Version: thisBuild().Version, Alive: true, LastSeen: time.Now(),
 		})
 	}
-	return nodes, nil
+	return alone
+}
+
+// listNodes adds to what nodes say of themselves how busy they are, of which the
+// Scheduler knows.
+func listNodes(members []cluster.Member, hosts []*messages.HostView) []api.Node {
+	nodes := []api.Node{}
+	for _, m := range members {
+		n := api.Node{
+			Name: m.Node, Address: m.Address, Slots: m.Slots, Leader: m.Leader, Version: m.Version, Labels: m.Labels, Roles: m.Roles,
+			Alive: m.Alive, LastSeen: m.LastSeen.UTC().Format(time.RFC3339),
+		}
+		for _, h := range hosts {
+			if h.GetNode() == m.Node {
+				n.Slots, n.Busy = h.GetSlots(), h.GetBusy()
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
 }
 
 // Ready implements api.Company.

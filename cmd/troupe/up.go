@@ -26,12 +26,13 @@ const closeFor = 5 * time.Second
 // newUpCommand returns the verb that makes a node which many people use.
 func newUpCommand(s *session) *cobra.Command {
 	node, web := newNodeFlags(s.Getenv), config.DefaultAPI()
-	serving := config.DefaultNode()
+	serving, nodes := config.DefaultNode(), &clusterFlags{}
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start a server",
+		Short: "Start a server, or a node that joins one",
 		Long: `Start a node that takes jobs over HTTP, for troupe train and every other verb
-that has --server, until a signal ends it.
+that has --server, until a signal ends it. With --join it is another node of
+such a server: what is printed at the start of that says how.
 
 Jobs are kept in the store: those that run, or wait, when the server ends or
 dies go on when the next one starts on the same store. With --jobs process each
@@ -42,14 +43,16 @@ certificate and tokens in --tls-dir.`,
 		Example: `  troupe up
   troupe up --slots 8 --store file:///srv/troupe
   troupe up --jobs process
-  troupe up --listen 0.0.0.0:8780 --tls-dir /etc/troupe`,
+  troupe up --listen 0.0.0.0:8780 --tls-dir /etc/troupe
+  troupe up --join 10.0.0.1:8780 --token-file join.token`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitCorrupt, exitKilled),
 		Args:        noArguments,
-		RunE:        func(*cobra.Command, []string) error { return s.up(node, serving, web) },
+		RunE:        func(*cobra.Command, []string) error { return s.up(node, serving, web, nodes) },
 	}
 	set := cmd.Flags()
 	set.SortFlags = false
 	registerServing(set, &web, &serving)
+	nodes.register(set)
 	node.registerAllSettings(set)
 	return cmd
 }
@@ -57,14 +60,17 @@ certificate and tokens in --tls-dir.`,
 // registerServing adds the flags of a node that serves.
 func registerServing(set *pflag.FlagSet, web *config.API, node *config.Node) {
 	set.StringVar(&web.Listen, "listen", web.Listen, "address to listen on, host:port")
-	set.StringVar(&web.TLSDir, "tls-dir", "", "folder of certificates and tokens, for an address that is not loopback (default: beside the configuration)")
+	set.StringVar(&web.TLSDir, "tls-dir", "", "folder of certificates and tokens (default: beside the configuration)")
 	set.StringVar(&web.JobURL, "job-url", "", "where the endpoints of remote functions reach this server (default: its first address)")
 	set.Var(oneOf(&node.Policy, config.Policies()), "policy", "how N changes between the epochs of a job")
 	set.Var(oneOf(&node.Jobs, config.JobsModes()), "jobs", "where jobs run: in the server's process, or each in one of its own")
 }
 
 // up serves until a signal comes, or the company ends by itself.
-func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err error) {
+func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, nodes *clusterFlags) (err error) {
+	if err := nodes.check(); err != nil {
+		return err
+	}
 	local, err := flags.node(&messages.TrainTask{Options: &messages.TrainOptions{}})
 	if err != nil {
 		return err
@@ -76,9 +82,12 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err
 	if err := web.Validate(); err != nil {
 		return err
 	}
+	log := newLog(s.screen, flags.verbose)
+	if nodes.Join != "" {
+		return s.upJoined(local, web.TLSDir, nodes, log)
+	}
 	ctx, release := s.untilSignal()
 	defer release()
-	log := newLog(s.screen, flags.verbose)
 	address := web.Listen
 	listener, taken := api.Listen(web.Listen) // first: the store is told the port
 	switch {
@@ -88,6 +97,14 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err
 	case fault.KindOf(taken) != fault.Conflict:
 		return taken
 	}
+	m := &membership{}
+	if taken == nil && web.TLSDir != "" {
+		if m, err = newMembership(web, address); err != nil {
+			return err
+		}
+		local.Name = m.id.Node()
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
 	jobs, err := newJobProcesses(local, flags.verbose, log)
 	if err != nil {
 		return err
@@ -101,10 +118,13 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err
 	if taken != nil {
 		return taken
 	}
+	if err := m.start(ctx, local, web, nodes, log); err != nil {
+		return err
+	}
 	spool := filepath.Join(os.TempDir(), fmt.Sprintf("troupe-uploads-%d-%d", os.Getuid(), os.Getpid()))
 	defer os.RemoveAll(spool)
 	server, err := api.Start(web, api.Deps{
-		Company: newNode(c, address), Log: log, Metrics: metrics.New(thisBuild().Version, sources(c)), Version: thisBuild().Version, Spool: spool,
+		Company: newNode(c, address, m.c), Joins: m.joins(), Log: log, Metrics: metrics.New(thisBuild().Version, sources(c)), Version: thisBuild().Version, Spool: spool,
 		Listener: listener, Jobs: c.JobsHandler(),
 	})
 	if err != nil {
@@ -118,17 +138,22 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err
 		defer cancel()
 		err = errors.Join(err, server.Close(patience))
 	}()
-	s.introduce(server, web, local)
+	m.announce()
+	if err := s.introduce(server, web, local, m); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return nil
+	case <-m.done():
+		return fault.New("up.run", fault.Unavailable, "the server ends: %w", m.c.Err())
 	case <-c.Done():
 		return fault.New("up.run", fault.KindOf(c.Err()), "the server ends: %w", c.Err())
 	}
 }
 
 // introduce says where the server is, and what to do next.
-func (s *session) introduce(server *api.Server, web config.API, local config.Node) {
+func (s *session) introduce(server *api.Server, web config.API, local config.Node, m *membership) error {
 	fmt.Fprintf(s.screen, "troupe %s: %s, %s, store %s\n", thisBuild().Version, server.URL(), count(local.Slots, "slot"), local.Store)
 	if server.FirstStart() {
 		fmt.Fprintf(s.screen, "  certificates and tokens are made: %s\n", web.TLSDir)
@@ -141,10 +166,21 @@ func (s *session) introduce(server *api.Server, web config.API, local config.Nod
 		flag += " --token-file " + filepath.Join(web.TLSDir, "submit.token")
 	}
 	fmt.Fprintf(s.screen, "  train     troupe train -f mlp -d digits --follow%s\n", flag)
-	if urls := server.URLs(); len(urls) > 1 {
+	urls := server.URLs()
+	if len(urls) > 1 {
 		fmt.Fprintf(s.screen, "  others    %s\n", strings.Join(urls[:len(urls)-1], ", "))
 	}
 	if strings.HasPrefix(server.URL(), "http:") {
 		fmt.Fprintln(s.screen, "  others    this address is for this machine alone; for others: troupe up --listen 0.0.0.0:8780")
 	}
+	if m.c == nil {
+		return nil
+	}
+	_, at, _ := strings.Cut(urls[0], "://")
+	token, err := m.id.Authority().ReplaceToken("start")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.screen, "  join      troupe up --join %s --token %s\n", at, token)
+	return nil
 }

@@ -88,15 +88,18 @@ func Locked(dir string, f func() error) error {
 	return f()
 }
 
+// ErrHeld is behind the error about a folder that is another process's.
+var ErrHeld = errors.New("another process works with it")
+
 // Hold makes a folder that of this process until release is called, or the
-// process ends. Conflict: it is that of another one.
+// process ends. Conflict, behind it ErrHeld: it is that of another one.
 func Hold(dir string) (release func(), err error) {
 	lock, err := openLock(dir, heldFile)
 	if err != nil {
 		return nil, err
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fault.New("pki.hold", fault.Conflict, "another process works with %s", dir), lock.Close())
+		return nil, errors.Join(fault.New("pki.hold", fault.Conflict, "%s: %w", dir, ErrHeld), lock.Close())
 	}
 	return func() { _ = lock.Close() }, nil
 }

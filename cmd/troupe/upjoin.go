@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/cluster/trust"
+	"github.com/troupe-ml/troupe/config"
+)
+
+// upJoined is a node of somebody else's cluster until a signal comes. One that was
+// put out, as it did not answer for too long, comes back as another life.
+func (s *session) upJoined(local config.Node, tlsDir string, f *clusterFlags, log *zap.Logger) error {
+	ctx, release := s.untilSignal()
+	defer release()
+	id, err := s.identify(ctx, tlsDir, f)
+	if err != nil || ctx.Err() != nil {
+		return quiet(ctx, err)
+	}
+	defer id.Close()
+	for again := true; again; {
+		if again, err = s.live(ctx, id, local, f, log); err != nil {
+			return quiet(ctx, err)
+		}
+	}
+	return nil
+}
+
+// identify joins, if need be, with patience.
+func (s *session) identify(ctx context.Context, tlsDir string, f *clusterFlags) (*trust.Identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinPatience)
+	defer cancel()
+	return s.joins(ctx, tlsDir, f)
+}
+
+// live is one life of a node: again says that it was put out, and there is to be
+// another one.
+func (s *session) live(ctx context.Context, id *trust.Identity, local config.Node, f *clusterFlags, log *zap.Logger) (again bool, err error) {
+	patience, cancel := context.WithTimeout(ctx, joinPatience)
+	defer cancel()
+	c, err := cluster.Start(patience, cluster.Config{
+		Log: log, Identity: id, Listen: nodeListen(f, ""), Advertise: f.Advertise,
+		Roles: []string{hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version,
+	})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	c.Announce()
+	fmt.Fprintf(s.screen, "troupe %s: node %s at %s, %s, joined %s\n", thisBuild().Version, c.Self(), c.Address(), count(local.Slots, "slot"), f.Join)
+	select {
+	case <-ctx.Done():
+		return false, nil
+	case <-c.Done():
+		fmt.Fprintf(s.screen, "troupe: %v\n", c.Err())
+		return true, nil
+	}
+}
+
+// quiet is nil where a signal has ended what was going on.
+func quiet(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
