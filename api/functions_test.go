@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/api"
-	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/functions/functionstest"
@@ -24,6 +23,7 @@ import (
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/functions/remote/endpoint"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/pki"
 )
 
 // exchanging is a server with the exchange of a job that has a remote function,
@@ -44,7 +44,7 @@ func exchange(t *testing.T, listen string) *exchanging {
 	inner, err := native.New()
 	require.NoError(t, err)
 	end, err := endpoint.New(endpoint.Config{
-		Runtime: inner, Slots: 1, Dir: t.TempDir(), Log: zap.NewNop(), TLS: access.Pinned,
+		Runtime: inner, Slots: 1, Dir: t.TempDir(), Log: zap.NewNop(), TLS: pki.Pinned,
 		Function: func(map[string]string) (string, error) { <-x.release; return "softmax", nil },
 	})
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestEndpointsTalkToTheirJobAlone(t *testing.T) {
 	defer runtime.Close()
 	front := httptest.NewServer(http.NotFoundHandler())
 	defer front.Close()
-	end, err := endpoint.New(endpoint.Config{Runtime: nil, Slots: 1, Dir: t.TempDir(), Log: zap.NewNop(), TLS: access.Pinned})
+	end, err := endpoint.New(endpoint.Config{Runtime: nil, Slots: 1, Dir: t.TempDir(), Log: zap.NewNop(), TLS: pki.Pinned})
 	require.NoError(t, err)
 	defer end.Close()
 	front.Config.Handler = end

@@ -247,7 +247,7 @@ func TestLogsAndEvents(t *testing.T) {
 
 func TestClusterVerbs(t *testing.T) {
 	f := serve(t)
-	require.Equal(t, "NAME    ADDRESS   SLOTS   BUSY   LEADER   VERSION\nlocal   -         4       1      yes      test\n", f.run(t, "cluster", "members").out)
+	require.Regexp(t, `^NAME    ADDRESS   SLOTS   BUSY   ROLES         LABELS     VERSION   SEEN\nlocal   -         4       1      leader,host   zone=eu1   test      \d+h\d+m\d+s ago\n$`, f.run(t, "cluster", "members").out)
 	r := f.run(t, "cluster", "token", "create", "--name", "ci", "--role", "read")
 	require.Equal(t, 4, r.code)
 	require.Contains(t, r.err, "this server is for this machine and has no tokens")
