@@ -61,6 +61,14 @@
 // keeps 10,000 events of a job, and the actor library's registry of actors allocates
 // each of its 32,768 buckets when a name first falls into it (8.6 MB in all).
 //
+// # Plane
+//
+// A model goes to the other one or two nodes, each of which asks for it twice at a
+// time, and an answer of its size comes back from each, all nodes in this process.
+// s/round; models/node is what was sent, by the model's size and the nodes (2: the
+// model once, and the answer); of-tls is the time of a copy of the same bytes over
+// bare TLS, from memory to nowhere, by ours; peak-anon-MB as below.
+//
 // # Remote
 //
 // A function behind HTTP takes a model and gives one back, exchange and endpoint in

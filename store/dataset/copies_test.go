@@ -120,11 +120,14 @@ func TestDamagedCopies(t *testing.T) {
 	sound, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for name, damage := range map[string]func() error{
-		"a whole one":   func() error { return os.WriteFile(path, make([]byte, len(sound)), 0o600) },
-		"a cut one":     func() error { return os.Truncate(path, 100) },
-		"none":          func() error { return os.Remove(path) },
-		"a beginning":   func() error { _ = os.Remove(path); return os.WriteFile(path+".part", make([]byte, 100), 0o600) },
-		"one too long":  func() error { _ = os.Remove(path); return os.WriteFile(path+".part", make([]byte, len(sound)+1), 0o600) },
+		"a whole one": func() error { return os.WriteFile(path, make([]byte, len(sound)), 0o600) },
+		"a cut one":   func() error { return os.Truncate(path, 100) },
+		"none":        func() error { return os.Remove(path) },
+		"a beginning": func() error { _ = os.Remove(path); return os.WriteFile(path+".part", make([]byte, 100), 0o600) },
+		"one too long": func() error {
+			_ = os.Remove(path)
+			return os.WriteFile(path+".part", make([]byte, len(sound)+1), 0o600)
+		},
 		"one that ends": func() error { _ = os.Remove(path); return os.WriteFile(path+".part", sound, 0o600) },
 	} {
 		require.NoError(t, damage(), name)

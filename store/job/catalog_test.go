@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/job"
+	"github.com/troupe-ml/troupe/store/remote"
 )
 
 // stores runs a test with each kind of store.
@@ -24,6 +28,24 @@ func stores(t *testing.T, test func(t *testing.T, s store.Store)) {
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		test(t, s)
 	})
+	t.Run("another node's", func(t *testing.T) { test(t, another(t, openFile(t, t.TempDir()))) })
+}
+
+// another returns a store as another node sees it, over connections of which every
+// fifth is lost when the work is done.
+func another(t *testing.T, s store.Store) store.Store {
+	t.Helper()
+	handler := remote.NewHandler(s)
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1)%5 == 0 {
+			handler.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return remote.New(remote.At(server.Client(), server.URL))
 }
 
 // created returns the catalog of a store with one job in it.
