@@ -197,7 +197,9 @@ func (c *Company) endOrphan(ctx context.Context, id string, phase messages.Phase
 	now := c.rim.Now()
 	st.Result = train.ResultOf(st, phase, why, owned.task.GetOptions().GetMerge(), now)
 	st.Job, st.Events, st.TimeMs = &messages.JobRef{Id: id, Incarnation: owned.Incarnation()}, 0, now.UnixMilli()
-	err := owned.Save(ctx, st, func(ctx context.Context, ref *messages.TensorRef) (plane.Blob, error) { return c.models.spooled(ctx, owned, ref) })
+	err := owned.Save(ctx, st, func(ctx context.Context, ref *messages.TensorRef) (plane.Blob, error) {
+		return c.models.spooled(ctx, owned, ref)
+	})
 	if err != nil {
 		return err
 	}

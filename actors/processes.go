@@ -54,8 +54,8 @@ func (j *Jobs) Foresee(ctx context.Context, id string, start *messages.StartJob)
 func inProcess(t *Tree, d TreeDeps) func(string, *messages.StartJob, job.Sighting) (*paramserver.Owned, job.Sighting, error) {
 	deps := jobprocess.Deps{
 		Log: d.Log, Rim: d.Rim, Launch: d.Processes.Launch, Options: d.Options,
-		Scheduler: func() *actor.PID { return t.Scheduler },
-		Journal:   func() *actor.PID { return t.Journal },
+		Scheduler: d.places(t).scheduler,
+		Journal:   d.places(t).journal,
 		Host:      func() *actor.PID { return t.Host },
 	}
 	return func(id string, start *messages.StartJob, _ job.Sighting) (*paramserver.Owned, job.Sighting, error) {

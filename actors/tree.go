@@ -31,17 +31,20 @@ const (
 
 // TreeDeps is what the actors of one node touch of the world.
 type TreeDeps struct {
-	Log    *zap.Logger
-	Rim    actorkit.Rim
-	Node   string // its name
-	Boot   string // new each time the node starts
-	Slots  int
-	Policy scheduler.Policy
-	NewID  func() string // of jobs
-	Runner host.Runner
-	Space  plane.Space
-	Models train.Models
-	Jobs   *Jobs // owns the jobs of this node in the store
+	Log  *zap.Logger
+	Rim  actorkit.Rim
+	Node string // its name
+	Boot string // new each time the node starts
+	// Directory finds the actors of other nodes; nil: there is none.
+	Directory Directory
+	Follows   bool // another node leads: this one has no Scheduler
+	Slots     int
+	Policy    scheduler.Policy
+	NewID     func() string // of jobs
+	Runner    host.Runner
+	Space     plane.Space
+	Models    train.Models
+	Jobs      *Jobs // owns the jobs of this node in the store
 	// Processes starts those of jobs; nil: jobs have none of their own.
 	Processes *jobprocess.Launcher
 	// Shown gets the events of all jobs, see journal.Deps; nil: nobody.
@@ -56,7 +59,7 @@ type TreeDeps struct {
 
 // Tree is the actors of one node:
 //
-//	Scheduler
+//	Scheduler         of the node that leads
 //	ParameterServer
 //	  TrainJob
 //	    FunctionInvoker
@@ -69,6 +72,13 @@ type Tree struct {
 	Scheduler, ParameterServer, Host, Journal *actor.PID
 }
 
+// named returns where the tree keeps an actor.
+func (t *Tree) named(name string) **actor.PID {
+	return map[string]**actor.PID{
+		schedulerName: &t.Scheduler, parameterServerName: &t.ParameterServer, hostName: &t.Host, journalName: &t.Journal,
+	}[name]
+}
+
 // Spawner spawns named actors: an actor system's root, or a simulator.
 type Spawner interface {
 	SpawnNamed(props *actor.Props, name string) (*actor.PID, error)
@@ -79,24 +89,25 @@ type Spawner interface {
 // the sender.
 func SpawnTree(spawner Spawner, d TreeDeps) (*Tree, error) {
 	t := &Tree{}
-	top := []struct {
+	for _, top := range []struct {
 		name string
-		pid  **actor.PID
 		make func() *actor.Props
 	}{
-		{journalName, &t.Journal, func() *actor.Props {
+		{journalName, func() *actor.Props {
 			return journal.Props(journal.Deps{Log: d.Log, Shown: d.Shown, Options: d.replaceableOptions(journalName)})
 		}},
-		{schedulerName, &t.Scheduler, func() *actor.Props { return schedulerProps(t, d) }},
-		{parameterServerName, &t.ParameterServer, func() *actor.Props { return parameterServerProps(t, d) }},
-		{hostName, &t.Host, func() *actor.Props { return hostProps(t, d) }},
-	}
-	for _, a := range top {
-		pid, err := spawner.SpawnNamed(a.make(), a.name)
+		{schedulerName, func() *actor.Props { return schedulerProps(t, d) }},
+		{parameterServerName, func() *actor.Props { return parameterServerProps(t, d) }},
+		{hostName, func() *actor.Props { return hostProps(t, d) }},
+	} {
+		if top.name == schedulerName && d.Follows {
+			continue
+		}
+		pid, err := spawner.SpawnNamed(top.make(), top.name)
 		if err != nil {
 			return nil, err
 		}
-		*a.pid = pid
+		*t.named(top.name) = pid
 	}
 	return t, nil
 }
@@ -139,6 +150,9 @@ func (d TreeDeps) irreplaceableOptions(name string) []actor.PropsOption {
 	return d.options(name, &irreplaceable{d.Fatal})
 }
 
+// places finds whom the actors of a tree talk to.
+func (d TreeDeps) places(t *Tree) places { return places{tree: t, node: d.Node, of: d.Directory} }
+
 func (d TreeDeps) options(name string, guardian actor.SupervisorStrategy) []actor.PropsOption {
 	options := []actor.PropsOption{actor.WithGuardian(guardian)}
 	if d.Load != nil {
@@ -151,7 +165,7 @@ func schedulerProps(t *Tree, d TreeDeps) *actor.Props {
 	return scheduler.Props(scheduler.Deps{
 		Log: d.Log, Rim: d.Rim, Policy: d.Policy, NewID: d.NewID, Options: d.irreplaceableOptions(schedulerName),
 		ParameterServer: func() *actor.PID { return t.ParameterServer },
-		Journal:         func() *actor.PID { return t.Journal },
+		Journal:         d.places(t).journal,
 	})
 }
 
@@ -162,8 +176,8 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 	}
 	return paramserver.Props(paramserver.Deps{
 		Log: d.Log, Rim: d.Rim, Options: d.irreplaceableOptions(parameterServerName),
-		Scheduler: func() *actor.PID { return t.Scheduler },
-		Journal:   func() *actor.PID { return t.Journal },
+		Scheduler: d.places(t).scheduler,
+		Journal:   d.places(t).journal,
 		Own:       own,
 	})
 }
@@ -192,13 +206,13 @@ func incarnation(id string, owned *OwnedJob, deps train.Deps) *paramserver.Owned
 }
 
 func trainDeps(t *Tree, d TreeDeps) train.Deps {
-	host := func(string) *actor.PID { return t.Host } // there is one
+	at := d.places(t)
 	return train.Deps{
 		Log: d.Log, Rim: d.Rim, Space: d.Space, Models: d.Models, OpenModel: d.OpenModel, Options: d.Options,
-		Invoker:   invoker.Props(invoker.Deps{Log: d.Log, Rim: d.Rim, Host: host, Options: d.Options}),
-		Host:      host,
-		Scheduler: func() *actor.PID { return t.Scheduler },
-		Journal:   func() *actor.PID { return t.Journal },
+		Invoker:   invoker.Props(invoker.Deps{Log: d.Log, Rim: d.Rim, Host: at.host, Options: d.Options}),
+		Host:      at.host,
+		Scheduler: at.scheduler,
+		Journal:   at.journal,
 	}
 }
 
@@ -206,6 +220,6 @@ func hostProps(t *Tree, d TreeDeps) *actor.Props {
 	return host.Props(host.Deps{
 		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots,
 		Runner: d.Runner, Tensors: d.Space, Warn: d.Warn, Options: d.replaceableOptions(hostName),
-		Scheduler: func() *actor.PID { return t.Scheduler },
+		Scheduler: d.places(t).scheduler,
 	})
 }

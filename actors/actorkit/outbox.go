@@ -27,7 +27,7 @@ func (o *Outbox) Post(ctx actor.Context, journal *actor.PID, now time.Time, even
 	o.next++
 	event.Job, event.Seq, event.TimeMs = o.job, o.next, now.UnixMilli()
 	o.unacked = append(o.unacked, event)
-	ctx.Request(journal, event)
+	Request(ctx, journal, event)
 }
 
 // Forward sends the Journal an event that has its number already: the next of the
@@ -35,13 +35,13 @@ func (o *Outbox) Post(ctx actor.Context, journal *actor.PID, now time.Time, even
 func (o *Outbox) Forward(ctx actor.Context, journal *actor.PID, event *messages.JobEvent) {
 	o.job, o.next = event.GetJob(), event.GetSeq()
 	o.unacked = append(o.unacked, event)
-	ctx.Request(journal, event)
+	Request(ctx, journal, event)
 }
 
 // Repeat sends again what the Journal has not answered for.
 func (o *Outbox) Repeat(ctx actor.Context, journal *actor.PID) {
 	for _, event := range o.unacked {
-		ctx.Request(journal, event)
+		Request(ctx, journal, event)
 	}
 }
 

@@ -230,7 +230,5 @@ func (h *host) reportNow(ctx actor.Context, now time.Time) {
 }
 
 func (h *host) tell(ctx actor.Context, msg any) {
-	if scheduler := h.deps.Scheduler(); scheduler != nil {
-		ctx.Send(scheduler, msg)
-	}
+	actorkit.Send(ctx, h.deps.Scheduler(), msg)
 }

@@ -21,7 +21,7 @@ const (
 type Deps struct {
 	Log     *zap.Logger
 	Rim     actorkit.Rim
-	Host    func(node string) *actor.PID // the FunctionHost of a node
+	Host    func(node string) *actor.PID // the FunctionHost of a node; nil while it is not there
 	Options []actor.PropsOption
 }
 
@@ -74,7 +74,7 @@ func (i *invoker) onInvoke(ctx actor.Context, m *messages.Invoke) {
 	}
 	i.leave(ctx)
 	i.invoke, i.news, i.heard = m, nil, i.deps.Rim.Now()
-	ctx.Request(i.deps.Host(m.GetNode()), m)
+	actorkit.Request(ctx, i.deps.Host(m.GetNode()), m)
 	i.tickAgain(ctx)
 }
 
@@ -107,7 +107,7 @@ func (i *invoker) onTick(ctx actor.Context, m *tick) {
 				"node %q has sent no sign of life for %s", i.invoke.GetNode(), silent.Round(time.Second))),
 		})
 	default:
-		ctx.Request(i.deps.Host(i.invoke.GetNode()), i.invoke)
+		actorkit.Request(ctx, i.deps.Host(i.invoke.GetNode()), i.invoke)
 	}
 	i.tickAgain(ctx)
 }
@@ -137,7 +137,7 @@ func (i *invoker) leave(ctx actor.Context) {
 		return
 	}
 	if _, finished := i.news.(*messages.FunctionFinished); !finished {
-		ctx.Send(i.deps.Host(i.invoke.GetNode()), &messages.CancelInvocation{Attempt: i.invoke.GetAttempt()})
+		actorkit.Send(ctx, i.deps.Host(i.invoke.GetNode()), &messages.CancelInvocation{Attempt: i.invoke.GetAttempt()})
 	}
 	i.invoke = nil
 }

@@ -179,7 +179,7 @@ func (p *proxy) onHappened(ctx actor.Context, events []*messages.JobEvent) {
 		ctx.Send(ctx.Parent(), p.state.progress())
 	}
 	if p.state.asks != nil {
-		ctx.Request(p.deps.Scheduler(), p.state.asks)
+		actorkit.Request(ctx, p.deps.Scheduler(), p.state.asks)
 	}
 }
 
@@ -257,7 +257,7 @@ func (p *proxy) onTick(ctx actor.Context) {
 		p.kill(ctx)
 	}
 	if p.state.asks != nil {
-		ctx.Request(p.deps.Scheduler(), p.state.asks)
+		actorkit.Request(ctx, p.deps.Scheduler(), p.state.asks)
 	}
 	if p.state.toCheck() {
 		work, process := p.work, p.process

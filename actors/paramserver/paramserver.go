@@ -210,5 +210,5 @@ func (s *server) onJobFinished(ctx actor.Context, m *messages.JobFinished) {
 
 // report tells the Scheduler how a job ended.
 func (s *server) report(ctx actor.Context, j *job) {
-	ctx.Request(s.deps.Scheduler(), &messages.JobFinished{Job: j.ref(), Result: j.result})
+	actorkit.Request(ctx, s.deps.Scheduler(), &messages.JobFinished{Job: j.ref(), Result: j.result})
 }

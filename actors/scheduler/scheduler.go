@@ -128,6 +128,6 @@ func (s *scheduler) flush(ctx actor.Context, now time.Time) {
 		s.mail.post(ctx, now, e)
 	}
 	for _, order := range s.state.takeOrders(now) {
-		ctx.Request(s.deps.ParameterServer(), order)
+		actorkit.Request(ctx, s.deps.ParameterServer(), order)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -77,7 +78,7 @@ func (j *job) hurry(ctx actor.Context) {
 	now := j.deps.Rim.Now()
 	for _, f := range j.state.overdue(now) {
 		if _, t, ok := j.state.step.find(f.attempt); ok {
-			ctx.Send(j.deps.Host(t.invoke.GetNode()), &messages.CancelInvocation{Attempt: f.attempt, Overdue: true})
+			actorkit.Send(ctx, j.deps.Host(t.invoke.GetNode()), &messages.CancelInvocation{Attempt: f.attempt, Overdue: true})
 		}
 		j.cut(ctx, f)
 	}

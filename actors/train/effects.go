@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -104,7 +105,7 @@ func (j *job) roundOver(ctx actor.Context, step *messages.AttemptRef, before *me
 // ParameterServer that it gets on, and lets go of what only an earlier one needs.
 func (j *job) handOn(ctx actor.Context, earlier *messages.JobState) {
 	for node := range j.nodes {
-		ctx.Send(j.deps.Host(node), &messages.KeepState{State: j.state.marked})
+		actorkit.Send(ctx, j.deps.Host(node), &messages.KeepState{State: j.state.marked})
 	}
 	ctx.Send(ctx.Parent(), &messages.KeepState{State: j.state.marked})
 	j.free(earlier)

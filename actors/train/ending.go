@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -90,7 +91,7 @@ func (j *job) here() *messages.AttemptRef {
 // release tells every host that may hold tensors of the job what may go.
 func (j *job) release(ctx actor.Context, m *messages.ReleaseTensors) {
 	for node := range j.nodes {
-		ctx.Request(j.deps.Host(node), m)
+		actorkit.Request(ctx, j.deps.Host(node), m)
 	}
 }
 

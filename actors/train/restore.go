@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -44,7 +45,7 @@ func (j *job) ask(ctx actor.Context) {
 	j.restoring.asked = map[string]bool{}
 	for _, g := range j.state.size.GetGrants() {
 		j.restoring.asked[g.GetNode()], j.nodes[g.GetNode()] = true, true
-		ctx.Request(j.deps.Host(g.GetNode()), &messages.AskState{Job: j.state.ref})
+		actorkit.Request(ctx, j.deps.Host(g.GetNode()), &messages.AskState{Job: j.state.ref})
 	}
 	j.deps.Rim.SendAfter(askFor, j.self, &restoreDue{})
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -30,7 +31,7 @@ func (j *job) askForSize(ctx actor.Context) {
 
 func (j *job) requestParallelism(ctx actor.Context) {
 	r := j.state.history.record
-	ctx.Request(j.deps.Scheduler(), &messages.RequestParallelism{
+	actorkit.Request(ctx, j.deps.Scheduler(), &messages.RequestParallelism{
 		Job: j.state.ref, Epoch: j.state.epoch, Parallelism: r.GetParallelism(),
 		Seconds: j.state.history.trained.Sub(j.state.history.epochStarted).Seconds(), Samples: r.GetSamples(),
 	})
