@@ -32,8 +32,10 @@ type HostReported struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Boot          string                 `protobuf:"bytes,2,opt,name=boot,proto3" json:"boot,omitempty"` // new each time the host starts
 	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	Slots         uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"` // usable: a retired one is not counted, nor one that is not offered
-	Held          []*AttemptRef          `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`    // attempts that occupy a slot; of slots that are lent only the job is known
+	Slots         uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`                                                                            // usable: a retired one is not counted, nor one that is not offered
+	Held          []*AttemptRef          `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`                                                                               // attempts that occupy a slot; of slots that are lent only the job is known
+	Labels        map[string]string      `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what people say of the node; jobs may require them
+	Version       string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`                                                                         // of the program that runs there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -103,6 +105,68 @@ func (x *HostReported) GetHeld() []*AttemptRef {
 	return nil
 }
 
+func (x *HostReported) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *HostReported) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// NodesListed (event) says which nodes the cluster has, as its member table has
+// it. The table of the node that leads to that node's Scheduler, at each change and
+// in order; not answered. The slots of a node count only while it is listed. Before
+// the first one all nodes count that report.
+type NodesListed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodesListed) Reset() {
+	*x = NodesListed{}
+	mi := &file_messages_hosts_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodesListed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodesListed) ProtoMessage() {}
+
+func (x *NodesListed) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodesListed.ProtoReflect.Descriptor instead.
+func (*NodesListed) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodesListed) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
 // HostLeft (event) says that a node's slots are gone. FunctionHost to Scheduler
 // when it stops. A repeat changes nothing. A host that does not report for 10 s
 // has left too.
@@ -116,7 +180,7 @@ type HostLeft struct {
 
 func (x *HostLeft) Reset() {
 	*x = HostLeft{}
-	mi := &file_messages_hosts_proto_msgTypes[1]
+	mi := &file_messages_hosts_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -128,7 +192,7 @@ func (x *HostLeft) String() string {
 func (*HostLeft) ProtoMessage() {}
 
 func (x *HostLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[1]
+	mi := &file_messages_hosts_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -141,7 +205,7 @@ func (x *HostLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostLeft.ProtoReflect.Descriptor instead.
 func (*HostLeft) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{1}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HostLeft) GetNode() string {
@@ -174,7 +238,7 @@ type OfferSlots struct {
 
 func (x *OfferSlots) Reset() {
 	*x = OfferSlots{}
-	mi := &file_messages_hosts_proto_msgTypes[2]
+	mi := &file_messages_hosts_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +250,7 @@ func (x *OfferSlots) String() string {
 func (*OfferSlots) ProtoMessage() {}
 
 func (x *OfferSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[2]
+	mi := &file_messages_hosts_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +263,7 @@ func (x *OfferSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferSlots.ProtoReflect.Descriptor instead.
 func (*OfferSlots) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{2}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *OfferSlots) GetSeq() uint64 {
@@ -226,7 +290,7 @@ type OfferSlotsReply struct {
 
 func (x *OfferSlotsReply) Reset() {
 	*x = OfferSlotsReply{}
-	mi := &file_messages_hosts_proto_msgTypes[3]
+	mi := &file_messages_hosts_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +302,7 @@ func (x *OfferSlotsReply) String() string {
 func (*OfferSlotsReply) ProtoMessage() {}
 
 func (x *OfferSlotsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[3]
+	mi := &file_messages_hosts_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +315,7 @@ func (x *OfferSlotsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferSlotsReply.ProtoReflect.Descriptor instead.
 func (*OfferSlotsReply) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{3}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OfferSlotsReply) GetSeq() uint64 {
@@ -276,7 +340,7 @@ type SlotsLent struct {
 
 func (x *SlotsLent) Reset() {
 	*x = SlotsLent{}
-	mi := &file_messages_hosts_proto_msgTypes[4]
+	mi := &file_messages_hosts_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +352,7 @@ func (x *SlotsLent) String() string {
 func (*SlotsLent) ProtoMessage() {}
 
 func (x *SlotsLent) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[4]
+	mi := &file_messages_hosts_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +365,7 @@ func (x *SlotsLent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotsLent.ProtoReflect.Descriptor instead.
 func (*SlotsLent) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SlotsLent) GetJob() *JobRef {
@@ -335,7 +399,7 @@ type ListHosts struct {
 
 func (x *ListHosts) Reset() {
 	*x = ListHosts{}
-	mi := &file_messages_hosts_proto_msgTypes[5]
+	mi := &file_messages_hosts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +411,7 @@ func (x *ListHosts) String() string {
 func (*ListHosts) ProtoMessage() {}
 
 func (x *ListHosts) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[5]
+	mi := &file_messages_hosts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +424,7 @@ func (x *ListHosts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHosts.ProtoReflect.Descriptor instead.
 func (*ListHosts) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{5}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{6}
 }
 
 // ListHostsReply answers ListHosts.
@@ -374,7 +438,7 @@ type ListHostsReply struct {
 
 func (x *ListHostsReply) Reset() {
 	*x = ListHostsReply{}
-	mi := &file_messages_hosts_proto_msgTypes[6]
+	mi := &file_messages_hosts_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +450,7 @@ func (x *ListHostsReply) String() string {
 func (*ListHostsReply) ProtoMessage() {}
 
 func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[6]
+	mi := &file_messages_hosts_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +463,7 @@ func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
 func (*ListHostsReply) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{6}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListHostsReply) GetHosts() []*HostView {
@@ -422,13 +486,15 @@ type HostView struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Slots         uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"` // usable
 	Busy          uint32                 `protobuf:"varint,3,opt,name=busy,proto3" json:"busy,omitempty"`   // of them, held by attempts
+	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostView) Reset() {
 	*x = HostView{}
-	mi := &file_messages_hosts_proto_msgTypes[7]
+	mi := &file_messages_hosts_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +506,7 @@ func (x *HostView) String() string {
 func (*HostView) ProtoMessage() {}
 
 func (x *HostView) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[7]
+	mi := &file_messages_hosts_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +519,7 @@ func (x *HostView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostView.ProtoReflect.Descriptor instead.
 func (*HostView) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{7}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HostView) GetNode() string {
@@ -477,17 +543,38 @@ func (x *HostView) GetBusy() uint32 {
 	return 0
 }
 
+func (x *HostView) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *HostView) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 var File_messages_hosts_proto protoreflect.FileDescriptor
 
 const file_messages_hosts_proto_rawDesc = "" +
 	"\n" +
-	"\x14messages/hosts.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\x8f\x01\n" +
+	"\x14messages/hosts.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xa7\x02\n" +
 	"\fHostReported\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05slots\x18\x04 \x01(\rR\x05slots\x12/\n" +
-	"\x04held\x18\x05 \x03(\v2\x1b.troupe.messages.AttemptRefR\x04held\"2\n" +
+	"\x04held\x18\x05 \x03(\v2\x1b.troupe.messages.AttemptRefR\x04held\x12A\n" +
+	"\x06labels\x18\x06 \x03(\v2).troupe.messages.HostReported.LabelsEntryR\x06labels\x12\x18\n" +
+	"\aversion\x18\a \x01(\tR\aversion\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"#\n" +
+	"\vNodesListed\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"2\n" +
 	"\bHostLeft\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\"4\n" +
@@ -504,11 +591,16 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\tListHosts\"U\n" +
 	"\x0eListHostsReply\x12/\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x19.troupe.messages.HostViewR\x05hosts\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"H\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xdc\x01\n" +
 	"\bHostView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x12\n" +
-	"\x04busy\x18\x03 \x01(\rR\x04busyB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\x04busy\x18\x03 \x01(\rR\x04busy\x12=\n" +
+	"\x06labels\x18\x04 \x03(\v2%.troupe.messages.HostView.LabelsEntryR\x06labels\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_hosts_proto_rawDescOnce sync.Once
@@ -522,28 +614,33 @@ func file_messages_hosts_proto_rawDescGZIP() []byte {
 	return file_messages_hosts_proto_rawDescData
 }
 
-var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_messages_hosts_proto_goTypes = []any{
 	(*HostReported)(nil),    // 0: troupe.messages.HostReported
-	(*HostLeft)(nil),        // 1: troupe.messages.HostLeft
-	(*OfferSlots)(nil),      // 2: troupe.messages.OfferSlots
-	(*OfferSlotsReply)(nil), // 3: troupe.messages.OfferSlotsReply
-	(*SlotsLent)(nil),       // 4: troupe.messages.SlotsLent
-	(*ListHosts)(nil),       // 5: troupe.messages.ListHosts
-	(*ListHostsReply)(nil),  // 6: troupe.messages.ListHostsReply
-	(*HostView)(nil),        // 7: troupe.messages.HostView
-	(*AttemptRef)(nil),      // 8: troupe.messages.AttemptRef
-	(*JobRef)(nil),          // 9: troupe.messages.JobRef
+	(*NodesListed)(nil),     // 1: troupe.messages.NodesListed
+	(*HostLeft)(nil),        // 2: troupe.messages.HostLeft
+	(*OfferSlots)(nil),      // 3: troupe.messages.OfferSlots
+	(*OfferSlotsReply)(nil), // 4: troupe.messages.OfferSlotsReply
+	(*SlotsLent)(nil),       // 5: troupe.messages.SlotsLent
+	(*ListHosts)(nil),       // 6: troupe.messages.ListHosts
+	(*ListHostsReply)(nil),  // 7: troupe.messages.ListHostsReply
+	(*HostView)(nil),        // 8: troupe.messages.HostView
+	nil,                     // 9: troupe.messages.HostReported.LabelsEntry
+	nil,                     // 10: troupe.messages.HostView.LabelsEntry
+	(*AttemptRef)(nil),      // 11: troupe.messages.AttemptRef
+	(*JobRef)(nil),          // 12: troupe.messages.JobRef
 }
 var file_messages_hosts_proto_depIdxs = []int32{
-	8, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
-	9, // 1: troupe.messages.SlotsLent.job:type_name -> troupe.messages.JobRef
-	7, // 2: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	11, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
+	9,  // 1: troupe.messages.HostReported.labels:type_name -> troupe.messages.HostReported.LabelsEntry
+	12, // 2: troupe.messages.SlotsLent.job:type_name -> troupe.messages.JobRef
+	8,  // 3: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
+	10, // 4: troupe.messages.HostView.labels:type_name -> troupe.messages.HostView.LabelsEntry
+	5,  // [5:5] is the sub-list for method output_type
+	5,  // [5:5] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_messages_hosts_proto_init() }
@@ -558,7 +655,7 @@ func file_messages_hosts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_hosts_proto_rawDesc), len(file_messages_hosts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -192,21 +192,22 @@ type TrainOptions struct {
 	MinFunctions       uint32                 `protobuf:"varint,12,opt,name=min_functions,json=minFunctions,proto3" json:"min_functions,omitempty"`                  // answers that a round needs; 0: 1
 	FunctionTimeoutMs  uint64                 `protobuf:"varint,13,opt,name=function_timeout_ms,json=functionTimeoutMs,proto3" json:"function_timeout_ms,omitempty"` // one attempt's limit; 0: 30 minutes
 	Chaos              *ChaosPlan             `protobuf:"bytes,14,opt,name=chaos,proto3" json:"chaos,omitempty"`
-	Args               map[string]string      `protobuf:"bytes,15,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for the function
-	Priority           int32                  `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`                                                                  // higher starts first
-	LrScale            string                 `protobuf:"bytes,17,opt,name=lr_scale,json=lrScale,proto3" json:"lr_scale,omitempty"`                                                      // none, sqrt, linear: how lr follows N; "": none
-	Warmup             float64                `protobuf:"fixed64,18,opt,name=warmup,proto3" json:"warmup,omitempty"`                                                                     // epochs over which lr rises to its value
-	Env                map[string]string      `protobuf:"bytes,19,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`   // environment of a user's program
-	Init               string                 `protobuf:"bytes,20,opt,name=init,proto3" json:"init,omitempty"`                                                                           // a model's id or a .safetensors file to start from; "": none
-	InitPartial        bool                   `protobuf:"varint,21,opt,name=init_partial,json=initPartial,proto3" json:"init_partial,omitempty"`                                         // take of it what fits, leave the rest as the function made it
-	Clip               float64                `protobuf:"fixed64,22,opt,name=clip,proto3" json:"clip,omitempty"`                                                                         // most that the norm of a function's change may be; 0: no limit
-	GoalAccuracy       float64                `protobuf:"fixed64,23,opt,name=goal_accuracy,json=goalAccuracy,proto3" json:"goal_accuracy,omitempty"`                                     // percent that ends the job once reached; 0: none
-	Patience           uint32                 `protobuf:"varint,24,opt,name=patience,proto3" json:"patience,omitempty"`                                                                  // epochs without a better validation that end the job; 0: none
-	MaxTimeMs          uint64                 `protobuf:"varint,25,opt,name=max_time_ms,json=maxTimeMs,proto3" json:"max_time_ms,omitempty"`                                             // of training, all incarnations together, that ends the job; 0: none
-	Keep               string                 `protobuf:"bytes,26,opt,name=keep,proto3" json:"keep,omitempty"`                                                                           // best, last: which model becomes the result; "": last
-	Backup             *bool                  `protobuf:"varint,27,opt,name=backup,proto3,oneof" json:"backup,omitempty"`                                                                // run a straggler's assignment twice; unset: true
-	OnBadSamples       string                 `protobuf:"bytes,28,opt,name=on_bad_samples,json=onBadSamples,proto3" json:"on_bad_samples,omitempty"`                                     // fail, drop; "": fail
-	CheckpointEveryMs  uint64                 `protobuf:"varint,29,opt,name=checkpoint_every_ms,json=checkpointEveryMs,proto3" json:"checkpoint_every_ms,omitempty"`                     // 0: auto
+	Args               map[string]string      `protobuf:"bytes,15,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`                                        // for the function
+	Priority           int32                  `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`                                                                                                         // higher starts first
+	LrScale            string                 `protobuf:"bytes,17,opt,name=lr_scale,json=lrScale,proto3" json:"lr_scale,omitempty"`                                                                                             // none, sqrt, linear: how lr follows N; "": none
+	Warmup             float64                `protobuf:"fixed64,18,opt,name=warmup,proto3" json:"warmup,omitempty"`                                                                                                            // epochs over which lr rises to its value
+	Env                map[string]string      `protobuf:"bytes,19,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`                                          // environment of a user's program
+	Init               string                 `protobuf:"bytes,20,opt,name=init,proto3" json:"init,omitempty"`                                                                                                                  // a model's id or a .safetensors file to start from; "": none
+	InitPartial        bool                   `protobuf:"varint,21,opt,name=init_partial,json=initPartial,proto3" json:"init_partial,omitempty"`                                                                                // take of it what fits, leave the rest as the function made it
+	Clip               float64                `protobuf:"fixed64,22,opt,name=clip,proto3" json:"clip,omitempty"`                                                                                                                // most that the norm of a function's change may be; 0: no limit
+	GoalAccuracy       float64                `protobuf:"fixed64,23,opt,name=goal_accuracy,json=goalAccuracy,proto3" json:"goal_accuracy,omitempty"`                                                                            // percent that ends the job once reached; 0: none
+	Patience           uint32                 `protobuf:"varint,24,opt,name=patience,proto3" json:"patience,omitempty"`                                                                                                         // epochs without a better validation that end the job; 0: none
+	MaxTimeMs          uint64                 `protobuf:"varint,25,opt,name=max_time_ms,json=maxTimeMs,proto3" json:"max_time_ms,omitempty"`                                                                                    // of training, all incarnations together, that ends the job; 0: none
+	Keep               string                 `protobuf:"bytes,26,opt,name=keep,proto3" json:"keep,omitempty"`                                                                                                                  // best, last: which model becomes the result; "": last
+	Backup             *bool                  `protobuf:"varint,27,opt,name=backup,proto3,oneof" json:"backup,omitempty"`                                                                                                       // run a straggler's assignment twice; unset: true
+	OnBadSamples       string                 `protobuf:"bytes,28,opt,name=on_bad_samples,json=onBadSamples,proto3" json:"on_bad_samples,omitempty"`                                                                            // fail, drop; "": fail
+	CheckpointEveryMs  uint64                 `protobuf:"varint,29,opt,name=checkpoint_every_ms,json=checkpointEveryMs,proto3" json:"checkpoint_every_ms,omitempty"`                                                            // 0: auto
+	RequireLabels      map[string]string      `protobuf:"bytes,30,rep,name=require_labels,json=requireLabels,proto3" json:"require_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // that a node must have to run functions of the job
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -444,6 +445,13 @@ func (x *TrainOptions) GetCheckpointEveryMs() uint64 {
 	return 0
 }
 
+func (x *TrainOptions) GetRequireLabels() map[string]string {
+	if x != nil {
+		return x.RequireLabels
+	}
+	return nil
+}
+
 // ChaosPlan breaks functions on purpose: shares in [0, 1] of the attempts.
 // Whether an attempt is broken depends on (seed, epoch, round, function,
 // attempt) only.
@@ -585,7 +593,8 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x12dataset_test_share\x18\r \x01(\x01R\x10datasetTestShare\x12)\n" +
 	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\x12\x1d\n" +
 	"\n" +
-	"model_type\x18\x0e \x01(\tR\tmodelType\"\x9a\t\n" +
+	"model_type\x18\x0e \x01(\tR\tmodelType\"\xb5\n" +
+	"\n" +
 	"\fTrainOptions\x12/\n" +
 	"\x13default_parallelism\x18\x01 \x01(\rR\x12defaultParallelism\x12'\n" +
 	"\x0fmin_parallelism\x18\x02 \x01(\rR\x0eminParallelism\x12'\n" +
@@ -616,11 +625,15 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x04keep\x18\x1a \x01(\tR\x04keep\x12\x1b\n" +
 	"\x06backup\x18\x1b \x01(\bH\x02R\x06backup\x88\x01\x01\x12$\n" +
 	"\x0eon_bad_samples\x18\x1c \x01(\tR\fonBadSamples\x12.\n" +
-	"\x13checkpoint_every_ms\x18\x1d \x01(\x04R\x11checkpointEveryMs\x1a7\n" +
+	"\x13checkpoint_every_ms\x18\x1d \x01(\x04R\x11checkpointEveryMs\x12W\n" +
+	"\x0erequire_labels\x18\x1e \x03(\v20.troupe.messages.TrainOptions.RequireLabelsEntryR\rrequireLabels\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a@\n" +
+	"\x12RequireLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
@@ -653,24 +666,26 @@ func file_messages_task_proto_rawDescGZIP() []byte {
 	return file_messages_task_proto_rawDescData
 }
 
-var file_messages_task_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_messages_task_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_messages_task_proto_goTypes = []any{
 	(*TrainTask)(nil),    // 0: troupe.messages.TrainTask
 	(*TrainOptions)(nil), // 1: troupe.messages.TrainOptions
 	(*ChaosPlan)(nil),    // 2: troupe.messages.ChaosPlan
 	nil,                  // 3: troupe.messages.TrainOptions.ArgsEntry
 	nil,                  // 4: troupe.messages.TrainOptions.EnvEntry
+	nil,                  // 5: troupe.messages.TrainOptions.RequireLabelsEntry
 }
 var file_messages_task_proto_depIdxs = []int32{
 	1, // 0: troupe.messages.TrainTask.options:type_name -> troupe.messages.TrainOptions
 	2, // 1: troupe.messages.TrainOptions.chaos:type_name -> troupe.messages.ChaosPlan
 	3, // 2: troupe.messages.TrainOptions.args:type_name -> troupe.messages.TrainOptions.ArgsEntry
 	4, // 3: troupe.messages.TrainOptions.env:type_name -> troupe.messages.TrainOptions.EnvEntry
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 4: troupe.messages.TrainOptions.require_labels:type_name -> troupe.messages.TrainOptions.RequireLabelsEntry
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_messages_task_proto_init() }
@@ -685,7 +700,7 @@ func file_messages_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_task_proto_rawDesc), len(file_messages_task_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

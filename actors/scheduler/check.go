@@ -24,6 +24,13 @@ func (s *state) check() error {
 			granted[node] += n
 		}
 	}
+	for _, j := range s.live {
+		for node := range j.grants {
+			if h := s.hosts[node]; h != nil && !h.suits(j.task) {
+				return fmt.Errorf("job %s has slots on node %s, which lacks its labels", j.id, node)
+			}
+		}
+	}
 	for node, n := range granted {
 		if h := s.hosts[node]; h == nil || n > h.slots {
 			return fmt.Errorf("%d slots granted on node %s, which offers %+v", n, node, h)
@@ -37,8 +44,11 @@ func (s *state) check() error {
 	if len(s.jobs) != len(s.queue)+len(s.live) {
 		return fmt.Errorf("%d jobs, of which %d are queued and %d live", len(s.jobs), len(s.queue), len(s.live))
 	}
-	if free := s.free().total; free > 0 && len(s.queue) > 0 {
-		return fmt.Errorf("%d jobs wait while %d slots are free", len(s.queue), free)
+	free := s.free()
+	for _, j := range s.queue {
+		if n := free.count(j); n > 0 {
+			return fmt.Errorf("job %s waits while %d slots are free that it may have", j.id, n)
+		}
 	}
 	return s.checkOrder()
 }

@@ -98,8 +98,10 @@ func (s *Script) do(words []string, args map[string]string) string {
 	switch words[0] {
 	case "submit":
 		return s.submit(args)
-	case "host": // host NODE SLOTS [boot=b] [seq=n] [held=j1:2,j2:1]
+	case "host": // host NODE SLOTS [boot=b] [seq=n] [held=j1:2,j2:1] [label=a:b]
 		s.state.onReport(s.now, s.report(arg(1), arg(2), args))
+	case "nodes": // nodes NODE...: all that the cluster has
+		s.state.onListed(s.now, &messages.NodesListed{Nodes: words[1:]})
 	case "left": // left NODE BOOT
 		s.state.onLeft(s.now, &messages.HostLeft{Node: arg(1), Boot: arg(2)})
 	case "started": // started JOB[.INCARNATION]...
@@ -155,7 +157,7 @@ func (s *Script) do(words []string, args map[string]string) string {
 	return ""
 }
 
-// submit queues a job: submit [p=n] [min=n] [max=n] [static] [prio=n] [key=k].
+// submit queues a job: submit [p=n] [min=n] [max=n] [static] [prio=n] [key=k] [require=a:b].
 func (s *Script) submit(args map[string]string) string {
 	key := args["key"]
 	if key == "" {
@@ -166,7 +168,7 @@ func (s *Script) submit(args map[string]string) string {
 		FunctionName: "mlp", Dataset: "digits",
 		Options: &messages.TrainOptions{
 			DefaultParallelism: number[uint32](args["p"]), MinParallelism: number[uint32](args["min"]), MaxParallelism: number[uint32](args["max"]),
-			StaticParallelism: static, Priority: number[int32](args["prio"]),
+			StaticParallelism: static, RequireLabels: labels(args["require"]), Priority: number[int32](args["prio"]),
 		},
 	}})
 	if reply.GetFailure() != nil {
@@ -185,6 +187,7 @@ func (s *Script) report(node, slots string, args map[string]string) *messages.Ho
 	if args["seq"] != "" {
 		m.Seq = number[uint64](args["seq"])
 	}
+	m.Labels = labels(args["label"])
 	for held := range strings.SplitSeq(args["held"], ",") {
 		id, n, _ := strings.Cut(held, ":")
 		for range number[int](n) {
@@ -192,6 +195,14 @@ func (s *Script) report(node, slots string, args map[string]string) *messages.Ho
 		}
 	}
 	return m
+}
+
+func labels(text string) map[string]string {
+	key, value, ok := strings.Cut(text, ":")
+	if !ok {
+		return nil
+	}
+	return map[string]string{key: value}
 }
 
 func (s *Script) epoch(id string, epoch uint32, seconds float64, args map[string]string) string {
@@ -229,7 +240,7 @@ func (s *Script) State() string {
 	free := s.state.free()
 	slices.SortFunc(free.hosts, func(a, b spareHost) int { return strings.Compare(a.node, b.node) })
 	for _, h := range free.hosts {
-		out = append(out, fmt.Sprintf("%s has %d free", h.node, h.slots))
+		out = append(out, fmt.Sprintf("%s has %d free", h.node, h.free))
 	}
 	return strings.Join(out, "\n")
 }

@@ -30,6 +30,8 @@ type host struct {
 	present bool
 	slots   uint32            // 0 unless present
 	held    map[string]uint32 // attempts by job id; nil unless present
+	labels  map[string]string // of the last report
+	version string
 }
 
 // fresh reports whether a report tells anything new.
@@ -47,6 +49,7 @@ func (h *host) hear(now time.Time, m *messages.HostReported) {
 	}
 	h.boot, h.seq, h.heard, h.present = m.GetBoot(), m.GetSeq(), now, true
 	h.slots = min(m.GetSlots(), task.MaxParallelism)
+	h.labels, h.version = m.GetLabels(), m.GetVersion()
 	h.held = map[string]uint32{}
 	for _, attempt := range m.GetHeld() {
 		h.held[attempt.GetJob().GetId()]++
@@ -68,6 +71,9 @@ func (h *host) leave() { h.present, h.slots, h.held = false, 0, nil }
 
 // onReport takes in a host's report: new slots, and which of them are held.
 func (s *state) onReport(now time.Time, m *messages.HostReported) {
+	if s.members != nil && !s.members[m.GetNode()] {
+		return // late, or early: it comes again each second
+	}
 	h := s.host(now, m.GetNode())
 	if !h.fresh(m) {
 		return
@@ -86,6 +92,21 @@ func (s *state) onLeft(now time.Time, m *messages.HostLeft) {
 	}
 	h.boot = ""
 	s.depart(h)
+	s.settle(now)
+}
+
+// onListed takes in which nodes the cluster has. Whoever it has not any more has
+// nothing to give, whatever was heard of it last.
+func (s *state) onListed(now time.Time, m *messages.NodesListed) {
+	s.members = map[string]bool{}
+	for _, node := range m.GetNodes() {
+		s.members[node] = true
+	}
+	for _, h := range s.sortedHosts() {
+		if h.present && !s.members[h.node] {
+			s.depart(h)
+		}
+	}
 	s.settle(now)
 }
 
@@ -165,10 +186,15 @@ func (s *state) anyPresent() bool {
 	return false
 }
 
-// trim takes back what a host no longer offers, from the last job first.
+// trim takes back what a host no longer offers, from the last job first, and all
+// from jobs whose labels it has no more.
 func (s *state) trim(h *host) {
 	granted := uint32(0)
 	for _, j := range s.live {
+		if had := j.slots(); j.grants[h.node] > 0 && !h.suits(j.task) {
+			delete(j.grants, h.node)
+			s.lose(j, had)
+		}
 		granted += j.grants[h.node]
 	}
 	for _, j := range slices.Backward(s.live) {
@@ -204,58 +230,6 @@ func (s *state) allSlots() uint32 {
 	return total
 }
 
-// free returns the slots that nobody has: of each host all but, for each job,
-// those granted to it or those its attempts hold, whichever is more.
-func (s *state) free() *spare {
-	used := map[string]uint32{}
-	for node, h := range s.hosts {
-		for _, n := range h.held {
-			used[node] += n
-		}
-	}
-	for _, j := range s.live {
-		for node, n := range j.grants {
-			used[node] += n - min(n, s.hosts[node].held[j.id])
-		}
-	}
-	free := &spare{}
-	for _, h := range s.hosts {
-		if n := h.slots - min(h.slots, used[h.node]); n > 0 {
-			free.hosts = append(free.hosts, spareHost{h.node, n})
-			free.total += n
-		}
-	}
-	return free
-}
-
-// spare is a number of free slots, by host.
-type spare struct {
-	hosts []spareHost
-	total uint32
-}
-
-type spareHost struct {
-	node  string
-	slots uint32
-}
-
-// take takes n free slots, or all there are: those of the host with the most
-// first, then by name, so that a job gets few hosts and the same ones each time.
-func (f *spare) take(n uint32) map[string]uint32 {
-	slices.SortFunc(f.hosts, func(a, b spareHost) int {
-		return cmp.Or(cmp.Compare(b.slots, a.slots), cmp.Compare(a.node, b.node))
-	})
-	taken := map[string]uint32{}
-	for i := range f.hosts {
-		h := &f.hosts[i]
-		if got := min(n, h.slots); got > 0 {
-			taken[h.node] = got
-			n, h.slots, f.total = n-got, h.slots-got, f.total-got
-		}
-	}
-	return taken
-}
-
 // list says which hosts are present.
 func (s *state) list() *messages.ListHostsReply {
 	reply := &messages.ListHostsReply{Term: s.term}
@@ -264,7 +238,7 @@ func (s *state) list() *messages.ListHostsReply {
 		if !h.present {
 			continue
 		}
-		view := &messages.HostView{Node: node, Slots: h.slots}
+		view := &messages.HostView{Node: node, Slots: h.slots, Labels: h.labels, Version: h.version}
 		for _, n := range h.held {
 			view.Busy += n
 		}

@@ -72,6 +72,8 @@ func (s *scheduler) Receive(ctx actor.Context) {
 		ctx.Respond(s.state.stop(now, m))
 	case *messages.HostReported:
 		s.state.onReport(now, m)
+	case *messages.NodesListed:
+		s.state.onListed(now, m)
 	case *messages.HostLeft:
 		s.state.onLeft(now, m)
 	case *messages.StartJobReply:

@@ -23,7 +23,7 @@ func (s *state) bounds(j *job) (lo, hi uint32) {
 	o := j.task.GetOptions()
 	lo, hi = max(1, o.GetMinParallelism()), o.GetMaxParallelism()
 	if hi == 0 {
-		hi = max(s.allSlots(), o.GetDefaultParallelism())
+		hi = max(s.slotsFor(j), o.GetDefaultParallelism())
 	}
 	lo = min(lo, task.MaxParallelism)
 	return lo, min(max(lo, hi), task.MaxParallelism)
@@ -46,7 +46,7 @@ func (s *state) first(j *job, free uint32) uint32 {
 // wavesWarning returns what a person should know about an N above all slots,
 // and "" where there is nothing to say or where it was said before.
 func (s *state) wavesWarning(j *job, n uint32) string {
-	slots := s.allSlots()
+	slots := s.slotsFor(j)
 	if j.warned || slots == 0 || n <= slots {
 		return ""
 	}
@@ -158,12 +158,12 @@ func (s *state) reach(j *job) uint32 {
 	free, had := s.free(), j.slots()
 	n := j.wanted
 	if n > j.n {
-		n = max(j.n, min(n, had+free.total))
+		n = max(j.n, min(n, had+free.count(j)))
 	}
 	if n != j.n {
 		j.n = n
 		if n > had {
-			j.give(free.take(n - had))
+			j.give(free.take(j, n-had))
 		}
 		j.release(n)
 		s.resized(j)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/messages"
@@ -14,14 +15,16 @@ const pollEvery = 5 * time.Second
 //   - the slots of a host that are granted never exceed those that it offers
 //   - each job is in exactly one of queue and live, both sorted, and is not in ended
 //   - a queued job has no N and no slots, every other 1 <= N <= its bound
-//   - while a job is queued no slot is free
+//   - while a job is queued no slot is free that it may have
 //   - a job without loss that is static or has its N has at most N slots
 type state struct {
 	term   uint64 // of this Scheduler's reign
 	policy Policy
 	newID  func() string
 
-	hosts map[string]*host  // by node; those gone for a while, too
+	hosts   map[string]*host // by node; those gone for a while, too
+	members map[string]bool  // nodes that the cluster has; nil: nobody has said
+
 	jobs  map[string]*job   // by id; that have not ended
 	queue []*job            // not yet started, in order
 	live  []*job            // started, in order
@@ -56,28 +59,30 @@ func (s *state) settle(now time.Time) {
 		return
 	}
 	free := s.free()
-	for len(s.queue) > 0 && free.total > 0 {
-		s.launch(now, s.queue[0], free)
-	}
-	for _, j := range s.live {
-		if has := j.slots(); free.total > 0 && has < j.n {
-			s.gain(j, free.take(j.n-has))
+	for _, j := range slices.Clone(s.queue) {
+		if free.count(j) > 0 {
+			s.launch(now, j, free)
 		}
 	}
 	for _, j := range s.live {
-		if has := j.slots(); free.total > 0 && !j.static() && has < j.wanted {
-			s.gain(j, free.take(j.wanted-has))
+		if has := j.slots(); has < j.n && free.count(j) > 0 {
+			s.gain(j, free.take(j, j.n-has))
+		}
+	}
+	for _, j := range s.live {
+		if has := j.slots(); !j.static() && has < j.wanted && free.count(j) > 0 {
+			s.gain(j, free.take(j, j.wanted-has))
 		}
 	}
 }
 
-// launch starts a queued job on free slots, of which there is at least one.
+// launch starts a queued job on free slots, of which there is one for it.
 func (s *state) launch(now time.Time, j *job, free *spare) {
 	s.queue = remove(s.queue, j)
 	s.live = insert(s.live, j)
-	j.n = s.first(j, free.total)
+	j.n = s.first(j, free.count(j))
 	j.wanted, j.phase, j.queuedFor = j.n, starting, now.Sub(j.submitted)
-	j.give(free.take(j.n))
+	j.give(free.take(j, j.n))
 	j.seq++         // sizes of an earlier life may still be under way: they are older
 	j.acked = j.seq // the first size travels in StartJob
 	if warning := s.wavesWarning(j, j.n); warning != "" {

@@ -97,6 +97,10 @@ func (s *state) enqueue(now, since time.Time, j *job) *messages.SubmitJobReply {
 		j.warnings = append(j.warnings, warning)
 		s.warn(j, warning)
 	}
+	if warning := s.labelsWarning(j); warning != "" {
+		j.warnings = append(j.warnings, warning)
+		s.warn(j, warning)
+	}
 	s.settle(now)
 	return &messages.SubmitJobReply{JobId: j.id, Warnings: j.warnings, AfterIncarnation: j.after}
 }

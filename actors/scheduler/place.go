@@ -1,0 +1,123 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/messages"
+)
+
+// suits reports whether a host has every label that a job requires.
+func (h *host) suits(t *messages.TrainTask) bool {
+	for key, value := range t.GetOptions().GetRequireLabels() {
+		if has, ok := h.labels[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// slotsFor returns how many slots there are that a job may have.
+func (s *state) slotsFor(j *job) uint32 {
+	total := uint32(0)
+	for _, h := range s.hosts {
+		if h.suits(j.task) {
+			total += h.slots
+		}
+	}
+	return total
+}
+
+// labelsWarning returns what a person should know about a job whose labels no
+// node has that is there, and "" where one has.
+func (s *state) labelsWarning(j *job) string {
+	required := j.task.GetOptions().GetRequireLabels()
+	if len(required) == 0 || !s.anyPresent() {
+		return ""
+	}
+	for _, h := range s.hosts {
+		if h.present && h.suits(j.task) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no node has what the job requires, %s: it waits for one that is started with --node-label %s",
+		labelsText(required, ", "), labelsText(required, " --node-label "))
+}
+
+func labelsText(labels map[string]string, separator string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+	return strings.Join(pairs, separator)
+}
+
+// free returns the slots that nobody has: of each host all but, for each job,
+// those granted to it or those its attempts hold, whichever is more.
+func (s *state) free() *spare {
+	used := map[string]uint32{}
+	for node, h := range s.hosts {
+		for _, n := range h.held {
+			used[node] += n
+		}
+	}
+	for _, j := range s.live {
+		for node, n := range j.grants {
+			used[node] += n - min(n, s.hosts[node].held[j.id])
+		}
+	}
+	free := &spare{}
+	for _, h := range s.hosts {
+		if n := h.slots - min(h.slots, used[h.node]); n > 0 {
+			free.hosts = append(free.hosts, spareHost{h, n})
+		}
+	}
+	return free
+}
+
+// spare is a number of free slots, by host.
+type spare struct{ hosts []spareHost }
+
+type spareHost struct {
+	*host
+	free uint32
+}
+
+// count returns how many of the free slots a job may have.
+func (f *spare) count(j *job) uint32 {
+	total := uint32(0)
+	for _, h := range f.hosts {
+		if h.suits(j.task) {
+			total += h.free
+		}
+	}
+	return total
+}
+
+// take takes n free slots for a job, or all that it may have: those of hosts where
+// it has some already first, since its model and data are there; then those of the
+// host with the most, then by name, so that it gets few hosts and the same ones
+// each time.
+func (f *spare) take(j *job, n uint32) map[string]uint32 {
+	slices.SortFunc(f.hosts, func(a, b spareHost) int {
+		return cmp.Or(cmp.Compare(j.at(b.node), j.at(a.node)), cmp.Compare(b.free, a.free), cmp.Compare(a.node, b.node))
+	})
+	taken := map[string]uint32{}
+	for i := range f.hosts {
+		h := &f.hosts[i]
+		if !h.suits(j.task) {
+			continue
+		}
+		if got := min(n, h.free); got > 0 {
+			taken[h.node] = got
+			n, h.free = n-got, h.free-got
+		}
+	}
+	return taken
+}
+
+// at is 1 where the job has slots on a node, else 0.
+func (j *job) at(node string) int { return int(min(j.grants[node], 1)) }
