@@ -39,6 +39,8 @@ type TreeDeps struct {
 	Directory Directory
 	Follows   bool // another node leads: this one has no Scheduler
 	Slots     int
+	Labels    map[string]string // what people say of the node
+	Version   string            // of this program
 	Policy    scheduler.Policy
 	NewID     func() string // of jobs
 	Runner    host.Runner
@@ -208,7 +210,7 @@ func incarnation(id string, owned *OwnedJob, deps train.Deps) *paramserver.Owned
 func trainDeps(t *Tree, d TreeDeps) train.Deps {
 	at := d.places(t)
 	return train.Deps{
-		Log: d.Log, Rim: d.Rim, Space: d.Space, Models: d.Models, OpenModel: d.OpenModel, Options: d.Options,
+		Log: d.Log, Rim: d.Rim, Node: d.Node, Space: d.Space, Models: d.Models, OpenModel: d.OpenModel, Options: d.Options,
 		Invoker:   invoker.Props(invoker.Deps{Log: d.Log, Rim: d.Rim, Host: at.host, Options: d.Options}),
 		Host:      at.host,
 		Scheduler: at.scheduler,
@@ -218,7 +220,7 @@ func trainDeps(t *Tree, d TreeDeps) train.Deps {
 
 func hostProps(t *Tree, d TreeDeps) *actor.Props {
 	return host.Props(host.Deps{
-		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots,
+		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots, Labels: d.Labels, Version: d.Version,
 		Runner: d.Runner, Tensors: d.Space, Warn: d.Warn, Options: d.replaceableOptions(hostName),
 		Scheduler: d.places(t).scheduler,
 	})

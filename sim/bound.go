@@ -56,6 +56,8 @@ func (r *Runner) ended(inv *messages.Invoke) {
 //   - 1 reference model more where the best one is kept
 //   - 1 momentum of the outer optimizer, and while a merge runs the new one
 //   - whatever attempts of earlier rounds still write that have yet to end
+//   - N optimizer states more where there are several nodes: of a checkpoint that
+//     was being tried again, since a node had gone, as the next merge was done
 //
 // It is to be called between two moments of virtual time, when no merge runs:
 // what one has made superfluous goes within the moment, the old reference model
@@ -72,8 +74,12 @@ func (c *Company) CheckScratch() error {
 		if at.step.GetTask() == messages.Task_TASK_TRAIN {
 			runs = at.runs // N and the attempts beyond
 		}
-		held := c.Space.Held(id)
+		held := c.held(id)
 		n, first, merged, momentum := int(max(at.n, at.last)), 0, 1, 1
+		stored := 0
+		if len(c.nodes) > 0 {
+			stored = n
+		}
 		if c.twice[id] {
 			merged++
 		}
@@ -84,12 +90,30 @@ func (c *Company) CheckScratch() error {
 		if held.Merged == 0 || torn {
 			first = at.inits
 		}
-		if held.Answers > runs+late || held.Optimizers > n+runs+late || held.First > first+late || held.Merged > merged || held.Momentum > momentum {
+		if held.Answers > runs+late || held.Optimizers > n+runs+late+stored || held.First > first+late || held.Merged > merged || held.Momentum > momentum {
 			return fmt.Errorf("job %s has %+v in scratch; N is %d, %d attempts of this round have begun and %d of earlier ones run: %v",
 				id, held, n, runs, late, c.Space.List(id+"/"))
 		}
 	}
 	return nil
+}
+
+// held adds up what a job has on the nodes that are there. One that was cut off
+// has not heard what it may let go of.
+func (c *Company) held(id string) Held {
+	sum := c.Space.Held(id)
+	for _, n := range c.Nodes() {
+		if n.deaf {
+			continue
+		}
+		h := n.Space.Held(id)
+		sum.Answers += h.Answers
+		sum.Optimizers += h.Optimizers
+		sum.First += h.First
+		sum.Merged += h.Merged
+		sum.Momentum += h.Momentum
+	}
+	return sum
 }
 
 // lives reports whether the TrainJob of an incarnation does.

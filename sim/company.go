@@ -1,5 +1,5 @@
 // Package sim runs the whole company on a virtual clock and one goroutine: the
-// real actors of one node, functions that cost, crash, hang and answer garbage
+// real actors of one node or several, functions that cost, crash, hang and answer garbage
 // as a seed says, and messages that get lost, repeated and late.
 package sim
 
@@ -42,7 +42,7 @@ type Config struct {
 	Log    *zap.Logger
 }
 
-// Company is a simulated company of one node.
+// Company is a simulated company: the node that leads, and those that Join.
 type Company struct {
 	Sim    *testkit.Sim
 	Tree   *actors.Tree
@@ -58,11 +58,19 @@ type Company struct {
 	keys    int
 	watches int
 	born    []*actor.PID // actors, oldest first: all that live and some that did
+
+	// Fetched, unless nil, hears of each tensor that a node opens on another.
+	Fetched func(by, key string)
+
+	nodes  map[string]*Node // that have joined, by name: the latest start of each
+	listed map[string]bool  // the member table
+	homes  map[string]*Node // of the actors at the top of those nodes, by id
+	starts int              // starts of them, so far
 }
 
 // New spawns the actors of one node in a simulation.
 func New(s *testkit.Sim, config Config) (*Company, error) {
-	c := &Company{Sim: s, prefix: config.Name, config: config, twice: map[string]bool{}}
+	c := &Company{Sim: s, prefix: config.Name, config: config, twice: map[string]bool{}, nodes: map[string]*Node{}, listed: map[string]bool{}, homes: map[string]*Node{}}
 	if c.prefix != "" {
 		c.prefix += "."
 	}
@@ -70,12 +78,12 @@ func New(s *testkit.Sim, config Config) (*Company, error) {
 	if config.Store == nil {
 		c.config.Store = store.NewMem()
 	}
-	c.Space, c.Models, c.catalog = newScratch(c.config.Name), newModels(c.config.Store), job.New(sound(c.config.Store))
+	c.Space, c.Models, c.catalog = newScratch(c.config.Name, c.far(c.config.Name)), newModels(c.config.Store), job.New(sound(c.config.Store))
 	jobs := actors.NewJobs(job.New(c.config.Store), job.Owner{Node: c.config.Name, Boot: "boot"}, "run", func() int64 { return s.Now().UnixMilli() })
-	c.Runner = newRunner(s, config, c.Space)
+	c.Runner = newRunner(s, config, c.Space, map[string]*course{})
 	var err error
 	c.Tree, err = actors.SpawnTree(spawner{s, c.prefix}, actors.TreeDeps{
-		Log: config.Log, Rim: s.Rim(), Node: c.config.Name, Boot: "boot", Slots: config.Slots,
+		Log: config.Log, Rim: s.Rim(), Node: c.config.Name, Boot: "boot", Slots: config.Slots, Directory: c.directory(c.config.Name),
 		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models, Jobs: jobs,
 		Fatal:   func(err error) { s.Fail("%v", err) },
 		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.bear(ctx.Self()) })},
@@ -138,13 +146,7 @@ func (c *Company) Kill() { c.Freeze(1 << 62) }
 
 // isOurs reports whether an actor is one of the company's.
 func (c *Company) isOurs(id string) bool {
-	top, _, _ := strings.Cut(id, "/")
-	for _, pid := range []*actor.PID{c.Tree.Scheduler, c.Tree.ParameterServer, c.Tree.Host, c.Tree.Journal} {
-		if pid.GetId() == top {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(topOf(c.Tree), func(pid *actor.PID) bool { return pid.GetId() == top(id) })
 }
 
 // Watch records the events of a job as a watcher sees them: in order, each

@@ -22,7 +22,8 @@ type Runner struct {
 	runtime  *timed
 	nonce    uint64
 	frozen   func(*messages.Invoke) time.Duration
-	courses  map[string]*course // by job
+	courses  map[string]*course // by job, on all nodes
+	running  map[*messages.Invoke]bool
 
 	Running int // attempts that run now
 	Most    int // that ever ran at once
@@ -31,8 +32,8 @@ type Runner struct {
 
 var _ host.Runner = (*Runner)(nil)
 
-func newRunner(s *testkit.Sim, config Config, space plane.Space) *Runner {
-	r := &Runner{sim: s, space: space, frozen: config.Frozen, courses: map[string]*course{}}
+func newRunner(s *testkit.Sim, config Config, space plane.Space, courses map[string]*course) *Runner {
+	r := &Runner{sim: s, space: space, frozen: config.Frozen, courses: courses, running: map[*messages.Invoke]bool{}}
 	r.runtime = &timed{Runtime: fake.New(config.Functions), config: config.Functions}
 	r.executor = &host.Executor{
 		Runtimes: append([]functions.Runtime{r.runtime}, config.Runtimes...), Space: space, Datasets: config.Data,
@@ -50,6 +51,7 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, _ func(), done func(*mess
 	r.Started++
 	r.Most = max(r.Most, r.Running)
 	r.began(inv)
+	r.running[inv] = true
 	r.runtime.last = fake.Behaviour{Took: r.runtime.config.Base}
 	answer, err := r.executor.Execute(context.Background(), inv, slot, nil)
 	plan := r.runtime.last
@@ -58,6 +60,7 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, _ func(), done func(*mess
 		if !over {
 			over = true
 			r.Running--
+			delete(r.running, inv)
 			r.ended(inv)
 			done(answer, err)
 		}
@@ -78,6 +81,13 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, _ func(), done func(*mess
 			}
 			end(nil, fmt.Errorf("cancelled: %w", context.Canceled))
 		})
+	}
+}
+
+// gone notes that the process of the node has ended, with all that it ran.
+func (r *Runner) gone() {
+	for inv := range r.running {
+		r.ended(inv)
 	}
 }
 

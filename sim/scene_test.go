@@ -111,6 +111,11 @@ func (s *scene) check() error {
 	if s.Runner.Running > s.config.Slots {
 		return fmt.Errorf("%d functions run on %d slots", s.Runner.Running, s.config.Slots)
 	}
+	for _, n := range s.Nodes() {
+		if n.Runner.Running > n.Slots {
+			return fmt.Errorf("%d functions run on %d slots of %s", n.Runner.Running, n.Slots, n.Name)
+		}
+	}
 	for id := range s.watches {
 		if n := s.Space.Held(id).Merged; n > 2 && s.tasks[id].GetOptions().GetKeep() != "best" || n > 3 {
 			return fmt.Errorf("job %s has %d reference models", id, n)
@@ -281,6 +286,10 @@ func (s *scene) leaves(t *testing.T) {
 	s.Sim.Faults = testkit.Faults{}
 	s.Sim.Advance(time.Minute)
 	require.Zero(t, s.Runner.Running, "no function runs")
+	for _, n := range s.Nodes() {
+		require.Zero(t, n.Runner.Running, "no function runs on %s", n.Name)
+		require.Empty(t, n.Space.List(""), "no tensor is left on %s", n.Name)
+	}
 	require.Empty(t, s.Jobs(), "no job lives")
 	require.Empty(t, s.Invokers(), "no invoker lives")
 	if !s.mute {

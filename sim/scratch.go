@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"strings"
 
 	"github.com/troupe-ml/troupe/plane"
@@ -10,8 +11,10 @@ import (
 // in it. SetLimit makes it full.
 type Scratch struct {
 	*plane.Memory
+	node string
 	keys map[string]bool
 	held map[string]*Held // by job
+	far  func(context.Context, plane.Ref) (plane.Blob, error)
 }
 
 // Held counts what a job has in scratch, what is being written included.
@@ -25,8 +28,9 @@ type Held struct {
 
 var _ plane.Space = (*Scratch)(nil)
 
-func newScratch(node string) *Scratch {
-	return &Scratch{Memory: plane.NewMemory(node), keys: map[string]bool{}, held: map[string]*Held{}}
+// newScratch returns the plane of a node, where far opens what others hold.
+func newScratch(node string, far func(context.Context, plane.Ref) (plane.Blob, error)) *Scratch {
+	return &Scratch{node: node, far: far, Memory: plane.NewMemory(node), keys: map[string]bool{}, held: map[string]*Held{}}
 }
 
 // Held returns what a job has now.
@@ -35,6 +39,14 @@ func (s *Scratch) Held(job string) Held {
 		return *h
 	}
 	return Held{}
+}
+
+// Open implements plane.Space.
+func (s *Scratch) Open(ctx context.Context, ref plane.Ref) (plane.Blob, error) {
+	if ref.Node != s.node {
+		return s.far(ctx, ref)
+	}
+	return s.Memory.Open(ctx, ref)
 }
 
 // Create implements plane.Space.

@@ -291,7 +291,7 @@ func TestAnInvocationThatCannotWorkIsRefused(t *testing.T) {
 	}{
 		"an unknown function":     {func(m *messages.Invoke) { m.Plan.FunctionName = "other" }, fault.NotFound, `"other"`},
 		"no model":                {func(m *messages.Invoke) { m.Plan.Model = nil }, fault.Invalid, "names no model"},
-		"a model that is gone":    {func(m *messages.Invoke) { m.Plan.Model.Key = "gone" }, fault.NotFound, `"gone"`},
+		"a model that is gone":    {func(m *messages.Invoke) { m.Plan.Model.Key = "gone" }, fault.Unavailable, `"gone"`},
 		"no positions":            {func(m *messages.Invoke) { m.Ranges = nil }, fault.Invalid, "empty"},
 		"an empty range":          {func(m *messages.Invoke) { m.Ranges[0].Hi = 2 }, fault.Invalid, "[2, 2)"},
 		"a range beyond the data": {func(m *messages.Invoke) { m.Ranges[1].Hi = 21 }, fault.Invalid, "[17, 21)"},

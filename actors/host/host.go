@@ -20,7 +20,7 @@ const (
 )
 
 // Deps is everything a host may touch outside its own state. All are required
-// but Warn and Options.
+// but Labels, Version, Warn and Options.
 type Deps struct {
 	Log  *zap.Logger
 	Rim  actorkit.Rim
@@ -28,7 +28,9 @@ type Deps struct {
 	// Boot names this life of the process. Reports name it with the number of
 	// the actor's start added, because a restarted host counts from 1 again.
 	Boot    string
-	Slots   int // attempts that run at once, at least 1
+	Slots   int               // attempts that run at once, at least 1
+	Labels  map[string]string // what people say of the node
+	Version string            // of this program
 	Runner  Runner
 	Tensors Tensors // where the runner's answers lie
 	// Scheduler is who hears about slots; nil while nobody does.
@@ -226,7 +228,7 @@ func (h *host) reportNow(ctx actor.Context, now time.Time) {
 	usable, held := h.state.report()
 	h.seq++
 	h.reported = now
-	h.tell(ctx, &messages.HostReported{Node: h.deps.Node, Boot: h.boot, Seq: h.seq, Slots: usable, Held: held})
+	h.tell(ctx, &messages.HostReported{Node: h.deps.Node, Boot: h.boot, Seq: h.seq, Slots: usable, Held: held, Labels: h.deps.Labels, Version: h.deps.Version})
 }
 
 func (h *host) tell(ctx actor.Context, msg any) {

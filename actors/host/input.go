@@ -34,11 +34,11 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 	if call.Positions, err = x.executor.positions(x.inv, call.Data.Samples); err != nil {
 		return call, err
 	}
-	if call.Model, err = x.tensors(ctx, plan.GetModel()); err != nil {
+	if call.Model, err = x.tensors(ctx, "host.model", plan.GetModel()); err != nil {
 		return call, err
 	}
 	if x.inv.GetOptimizer() != nil {
-		call.Optimizer, err = x.tensors(ctx, x.inv.GetOptimizer())
+		call.Optimizer, err = x.tensors(ctx, "host.optimizer", x.inv.GetOptimizer())
 	}
 	return call, err
 }
@@ -56,14 +56,19 @@ func taskOf(task messages.Task) (functions.Task, error) {
 	return "", fault.New("host.execute", fault.Invalid, "a host does not run tasks of kind %v", task)
 }
 
-// tensors opens a state dict of the tensor plane.
-func (x *execution) tensors(ctx context.Context, ref *messages.TensorRef) (functions.Input, error) {
+// tensors opens a state dict of the tensor plane. One that is not where it was is
+// not the fault of who asks: Unavailable, with op, by which the job knows what it
+// is that cannot be had.
+func (x *execution) tensors(ctx context.Context, op string, ref *messages.TensorRef) (functions.Input, error) {
 	if ref == nil {
 		return functions.Input{}, fault.New("host.execute", fault.Invalid, "the invocation names no model")
 	}
 	blob, err := x.executor.Space.Open(ctx, wire.PlaneRef(ref))
-	if err != nil {
-		return functions.Input{}, err
+	switch kind := fault.KindOf(err); {
+	case kind == fault.NotFound:
+		return functions.Input{}, fault.New(op, fault.Unavailable, "%w", err)
+	case err != nil:
+		return functions.Input{}, fault.New(op, kind, "%w", err)
 	}
 	x.open = append(x.open, blob)
 	return functions.Input{R: blob, Size: blob.Size(), Path: blob.Path()}, nil

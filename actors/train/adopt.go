@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -11,14 +12,14 @@ import (
 	"github.com/troupe-ml/troupe/tensor"
 )
 
-// adoptWork gives the job's first model the values of another one (--init),
-// ready to run off the actor.
+// adoptWork brings the job's first model here, and gives it the values of another
+// one (--init) where there is one; ready to run off the actor.
 type adoptWork struct {
 	ctx     context.Context
 	space   plane.Space
 	open    func(context.Context, string) (plane.Blob, error)
 	base    *messages.TensorRef // as the function made it
-	from    string              // a model's id or a file
+	from    string              // a model's id or a file; "": the model stays as it is
 	partial bool
 	key     string // of the new model
 }
@@ -31,6 +32,10 @@ type adopted struct {
 
 // run grafts; it is what Rim.Go gets.
 func (w *adoptWork) run() any {
+	if w.from == "" {
+		model, err := w.copy()
+		return &adopted{model: model, err: err}
+	}
 	model, err := w.graft()
 	switch {
 	case err != nil && !w.partial && fault.KindOf(err) == fault.Invalid:
@@ -41,8 +46,35 @@ func (w *adoptWork) run() any {
 	return &adopted{model: model, err: err}
 }
 
+// first opens the model as the function made it.
+func (w *adoptWork) first() (plane.Blob, error) {
+	blob, err := w.space.Open(w.ctx, wire.PlaneRef(w.base))
+	if err != nil {
+		return nil, &outOfReach{function: 0, err: fmt.Errorf("open the first model: %w", err)}
+	}
+	return blob, nil
+}
+
+func (w *adoptWork) copy() (*messages.TensorRef, error) {
+	base, err := w.first()
+	if err != nil {
+		return nil, err
+	}
+	defer base.Close()
+	draft, err := w.space.Create(w.key, base.Size())
+	if err != nil {
+		return nil, err
+	}
+	defer draft.Abort()
+	if _, err := io.Copy(draft, io.NewSectionReader(base, 0, base.Size())); err != nil {
+		return nil, fault.New("train.adopt", fault.KindOf(err), "copy the first model here: %w", err)
+	}
+	ref, err := draft.Seal()
+	return wire.TensorRef(ref), err
+}
+
 func (w *adoptWork) graft() (*messages.TensorRef, error) {
-	base, err := w.space.Open(w.ctx, wire.PlaneRef(w.base))
+	base, err := w.first()
 	if err != nil {
 		return nil, err
 	}

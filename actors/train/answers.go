@@ -79,7 +79,14 @@ func (s *state) fail(f failed, now time.Time) (verdict, bool) {
 	}
 	s.step.end(a, t)
 	s.history.ran(f.ran)
-	a.failures = append(a.failures, failure{f.failure, t.invoke.GetNode(), f.slot})
+	return s.failed(a, f, t.invoke.GetNode(), now), true
+}
+
+// failed decides what comes of an attempt on a node that gives no answer, or
+// none that can be had.
+func (s *state) failed(a *assignment, f failed, node string, now time.Time) verdict {
+	a.failures = append(a.failures, failure{f.failure, node, f.slot})
+	s.forgetState(a, f)
 	if f.failure.GetKind() == messages.FailureKind_FAILURE_KIND_REJECTED {
 		s.history.rejected()
 	}
@@ -101,7 +108,7 @@ func (s *state) fail(f failed, now time.Time) (verdict, bool) {
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_FunctionFailed{FunctionFailed: &messages.FunctionFailed{
 		Attempt: f.attempt, Failure: f.failure, GivenUp: v.lost || v.dropped, RetryMs: uint64(v.after.Milliseconds()),
 	}}})
-	return v, true
+	return v
 }
 
 // verdict is judge's, with what the rest of the job has to say to it: bad
@@ -116,7 +123,7 @@ func (s *state) verdict(a *assignment, f failed) verdict {
 		s.budget = min(s.budget+len(a.failures)-1, s.fullBudget()) // asked for: the others were paid for
 		return verdict{dropped: true, begun: a.begun}
 	}
-	if !f.failure.GetChaos() {
+	if !f.failure.GetChaos() && !a.failures[len(a.failures)-1].blameless() {
 		if s.budget--; s.budget < 0 && v.fatal == nil {
 			v.fatal = wire.Failure(fault.New("train.fail", fault.Unavailable,
 				"functions fail more often than they succeed; the last: %s", f.failure.GetText()))

@@ -93,13 +93,6 @@ func (j *job) hurry(ctx actor.Context) {
 	}
 }
 
-// leaveNodes gives up, at once, what ran on nodes that are gone.
-func (j *job) leaveNodes(ctx actor.Context) {
-	for _, f := range j.state.stranded() {
-		j.cut(ctx, f)
-	}
-}
-
 // cut ends an attempt whose invoker still waits for it.
 func (j *job) cut(ctx actor.Context, f failed) {
 	if _, t, ok := j.state.step.find(f.attempt); ok {
@@ -124,10 +117,18 @@ func (j *job) onFunctionFinished(ctx actor.Context, m *messages.FunctionFinished
 		j.fail(ctx, failed{attempt: answer.GetAttempt(), failure: wire.Failure(err), ran: ranFor(answer)})
 	case accepted:
 		j.dismiss(ctx, answer.GetAttempt().GetFunction())
-		if answer.GetAttempt().GetTask() == messages.Task_TASK_INIT { // those of earlier tries and incarnations may go
-			j.release(ctx, &messages.ReleaseTensors{Step: j.state.step.ref, Keep: []string{answer.GetModel().GetKey()}})
+		if answer.GetAttempt().GetTask() == messages.Task_TASK_INIT && answer.GetModel().GetNode() == j.deps.Node {
+			j.releaseFirst(ctx, answer.GetModel())
 		}
 	}
+}
+
+// releaseFirst lets go of what earlier tries at the first model, and earlier
+// incarnations, have left.
+func (j *job) releaseFirst(ctx actor.Context, model *messages.TensorRef) {
+	j.release(ctx, &messages.ReleaseTensors{
+		Step: &messages.AttemptRef{Job: j.state.ref, Task: messages.Task_TASK_INIT}, Keep: []string{model.GetKey()},
+	})
 }
 
 func (j *job) onFunctionLost(ctx actor.Context, m *messages.FunctionLost) {

@@ -46,15 +46,18 @@ func (j *job) adopt() {
 	j.produce(w.run, w.key)
 }
 
-func (j *job) onAdopted(m *adopted) {
+func (j *job) onAdopted(ctx actor.Context, m *adopted) {
 	switch {
 	case j.ended != nil:
+	case m.err != nil && j.reopen(ctx, m.err):
 	case m.err != nil:
 		j.retryEffect(adopt, m.err)
 	default:
 		j.failures = 0
-		j.state.adopting = false
-		j.state.model = m.model
+		if first := j.state.model; first.GetNode() != j.deps.Node {
+			j.releaseFirst(ctx, m.model) // nobody needs it there any more
+		}
+		j.state.adopted(m.model)
 	}
 }
 
@@ -79,7 +82,9 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 		return
 	}
 	if m.err != nil {
-		j.retryEffect(merge, m.err)
+		if !j.reopen(ctx, m.err) {
+			j.retryEffect(merge, m.err)
+		}
 		return
 	}
 	j.failures = 0

@@ -40,7 +40,8 @@ func (v verdict) ends() bool { return v.fatal != nil || v.lost || v.dropped }
 // slots. Seed feeds the jitter.
 //
 // Failures that no repetition can help end the job: a wrong request, and what
-// is deterministic. Everything else is tried again, the first time at once.
+// is deterministic. Everything else is tried again, the first time at once. That a
+// node is gone counts for nothing: what ran there runs elsewhere.
 func judge(failures []failure, retries, slots uint32, seed uint64) verdict {
 	last := failures[len(failures)-1]
 	switch kind := last.GetKind(); {
@@ -48,10 +49,19 @@ func judge(failures []failure, retries, slots uint32, seed uint64) verdict {
 		return verdict{fatal: last.Failure}
 	case deterministic(failures, slots):
 		return verdict{fatal: last.Failure}
-	case len(failures) > int(retries):
+	case last.blameless():
+		return verdict{}
+	}
+	counted := 0
+	for _, f := range failures {
+		if !f.blameless() {
+			counted++
+		}
+	}
+	if counted > int(retries) {
 		return verdict{lost: true}
 	}
-	return verdict{after: backOff(len(failures), seed)}
+	return verdict{after: backOff(counted, seed)}
 }
 
 // deterministic reports whether the last failure would come again wherever the

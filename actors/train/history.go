@@ -122,7 +122,11 @@ func (h *history) retried()            { h.current().Retries++ }
 func (h *history) lost()               { h.current().LostFunctions++ }
 func (h *history) rejected()           { h.current().RejectedResults++ }
 func (h *history) backedUp()           { h.current().Backups++ }
-func (h *history) dropped(n uint64)    { h.record.DroppedSamples += n }
+
+// undropped takes back what dropped noted of a round that is not over after all.
+func (h *history) undropped(samples uint64) { h.record.DroppedSamples -= samples }
+
+func (h *history) dropped(n uint64) { h.record.DroppedSamples += n }
 
 // skipped counts a round that had nothing to merge.
 func (h *history) skipped(now time.Time) {

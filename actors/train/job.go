@@ -32,13 +32,15 @@ type Models interface {
 type Deps struct {
 	Log    *zap.Logger
 	Rim    actorkit.Rim
-	Space  plane.Space // where merged models go
+	Node   string      // this one
+	Space  plane.Space // where merged models go, and which opens what hosts hold
 	Models Models
 	// OpenModel opens a model to start from: a stored one by its id, or a
 	// .safetensors file by its path. It is called off the actor; the caller
 	// closes the blob.
 	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
 	Invoker   *actor.Props // of a child that runs one assignment
+	// Actors of the company; nil while they cannot be reached.
 	Host      func(node string) *actor.PID
 	Scheduler func() *actor.PID
 	Journal   func() *actor.PID
@@ -53,7 +55,7 @@ func Props(ref *messages.JobRef, start *messages.StartJob, vault Vault, deps Dep
 			deps:     deps,
 			log:      deps.Log.With(zap.String("job_id", ref.GetId()), zap.Uint64("incarnation", ref.GetIncarnation())),
 			start:    start,
-			state:    newState(ref, start),
+			state:    newState(deps.Node, ref, start),
 			vault:    vault,
 			saver:    saver{from: vault.From(), every: time.Duration(start.GetTask().GetOptions().GetCheckpointEveryMs()) * time.Millisecond},
 			outbox:   actorkit.NewOutbox(ref),
@@ -144,7 +146,7 @@ func (j *job) Receive(ctx actor.Context) {
 	case *messages.JobEventReply:
 		j.outbox.Acknowledge(m)
 	case *adopted:
-		j.onAdopted(m)
+		j.onAdopted(ctx, m)
 	case *merged:
 		j.onMerged(ctx, m)
 	case *saved:

@@ -95,7 +95,8 @@ func (w *mergeWork) combine(plan tensor.Plan, part func(*messages.Invoked) *mess
 		}
 		blob, err := w.open(wire.PlaneRef(ref))
 		if err != nil {
-			return nil, nil, fmt.Errorf("open the answer of function %d: %w", a.GetAttempt().GetFunction(), err)
+			function := a.GetAttempt().GetFunction()
+			return nil, nil, &outOfReach{function: function, err: fmt.Errorf("open the answer of function %d: %w", function, err)}
 		}
 		defer blob.Close()
 		plan.Answers = append(plan.Answers, tensor.Answer{

@@ -21,10 +21,19 @@ func (s *state) initialised() {
 	answers := s.step.answers()
 	if len(answers) == 0 {
 		s.fatal = wire.Failure(fault.New("train.init", fault.Unavailable, "no first model: %s", lastFailure(s.step)))
-	} else {
-		s.model = answers[0].GetModel()
+		s.step = nil
+		return
+	}
+	s.model = answers[0].GetModel()
+	if s.adopting = s.opts.GetInit() != "" || s.model.GetNode() != s.node; s.adopting {
+		s.merging = s.step // which has the model until the job has one of its own
 	}
 	s.step = nil
+}
+
+// adopted takes the first model as the job has it here.
+func (s *state) adopted(model *messages.TensorRef) {
+	s.model, s.adopting, s.merging = model, false, nil
 }
 
 // beginEpoch opens the next epoch: every sample is to do.
@@ -48,12 +57,14 @@ func (s *state) beginRound(now time.Time) {
 	parts, rest := cut(s.todo, uint64(n), uint64(max(k, 0)), uint64(s.task.GetBatchSize()), k < 0)
 	s.todo = rest
 	maps.DeleteFunc(s.optimizers, func(function uint32, _ *messages.TensorRef) bool { return function >= n })
+	maps.DeleteFunc(s.bereft, func(function uint32, _ bool) bool { return function >= n })
 	ref := &messages.AttemptRef{Job: s.ref, Epoch: s.epoch, Round: s.round, Task: messages.Task_TASK_TRAIN}
 	s.step = newStep(ref, s.plan(ref.GetTask()), parts, now)
 	for i, a := range s.step.work {
 		function := uint32(i)
 		a.seed = derive(s.opts.GetSeed(), drawFunction, s.epoch, s.round, function)
 		a.optimizer = s.optimizerFor(function)
+		s.step.stay(function, s.optimizers[function].GetNode())
 	}
 	s.history.beginRound(n)
 }
@@ -68,9 +79,10 @@ func (s *state) optimizerFor(function uint32) *messages.TensorRef {
 		return s.shared
 	}
 	kept, ok := s.optimizers[function]
-	if !ok && len(s.optimizers) > 0 {
+	if !ok && (len(s.optimizers) > 0 || s.bereft[function]) {
 		s.history.freshOptimizer(function)
 	}
+	delete(s.bereft, function)
 	return kept
 }
 
@@ -132,6 +144,7 @@ func (s *state) nextRound() (epoch, round uint32) {
 // of those that were not dropped, or when nothing of the epoch is left to train.
 func (s *state) roundEnded() {
 	s.merging, s.step = s.step, nil
+	s.merging.rest = s.todo
 	s.todo = s.todo.union(s.merging.unfinished())
 	answers := len(s.merging.answers())
 	dropped, samples := s.merging.dropped()

@@ -97,7 +97,7 @@ func newStageFrom(t *testing.T, seed uint64, size *messages.JobSize, task *messa
 	core, logged := observer.New(zap.WarnLevel)
 	s.log = logged
 	props := train.Props(ref, start, s.vault, train.Deps{
-		Log: zap.New(core, zap.Development()), Rim: s.sim.Rim(), Space: s.space, Models: s.models,
+		Log: zap.New(core, zap.Development()), Rim: s.sim.Rim(), Node: "n1", Space: s.space, Models: s.models,
 		Invoker:   actor.PropsFromFunc(s.invoker),
 		Host:      func(string) *actor.PID { return s.host.PID },
 		Scheduler: func() *actor.PID { return s.scheduler.PID },

@@ -16,6 +16,7 @@ import (
 //   - N is in [1, maxParallelism]
 //   - the running round has no more functions open than assignments
 type state struct {
+	node string // where the job is
 	ref  *messages.JobRef
 	task *messages.TrainTask // resolved
 	opts *messages.TrainOptions
@@ -25,11 +26,12 @@ type state struct {
 	round   uint32 // the latest of the epoch, from 1
 	todo    ranges // positions of the epoch that no round has taken yet
 	step    *step  // functions that run; nil while nothing does
-	merging *step  // the round whose answers are being merged
+	merging *step  // the round whose answers are being merged, or the init whose answer is being adopted
 
 	model      *messages.TensorRef            // the reference model; nil before init
 	version    uint64                         // merges since init
 	optimizers map[uint32]*messages.TensorRef // of the last accepted answer, by function
+	bereft     map[uint32]bool                // functions whose state went with its node
 	shared     *messages.TensorRef            // the merged one, with optimizer_state average
 	momentum   *messages.TensorRef            // of the outer optimizer; nil: none yet, or there is none
 
@@ -43,7 +45,7 @@ type state struct {
 	validate  bool // the model is to be validated next
 	sizing    bool // the Scheduler is asked for the next N
 	saving    bool // the result is being stored
-	adopting  bool // the first model is being given the values of another
+	adopting  bool // the first model is being brought here, and given the values of another if asked for
 
 	marked *messages.JobState // the latest point from which the job can go on; nil: its beginning
 
@@ -60,13 +62,15 @@ type state struct {
 
 const maxParallelism = task.MaxParallelism
 
-func newState(ref *messages.JobRef, start *messages.StartJob) *state {
+func newState(node string, ref *messages.JobRef, start *messages.StartJob) *state {
 	s := &state{
+		node:       node,
 		ref:        ref,
 		task:       start.GetTask(),
 		opts:       start.GetTask().GetOptions(),
 		size:       start.GetSize(),
 		optimizers: map[uint32]*messages.TensorRef{},
+		bereft:     map[uint32]bool{},
 		paces:      paces{},
 		after:      start.GetAfterIncarnation(),
 	}
@@ -101,7 +105,7 @@ type effect int
 const (
 	wait    effect = iota // for a message
 	again                 // nothing: the state has moved, ask again
-	adopt                 // give the first model the values of another one
+	adopt                 // bring the first model here, with the values of another one if asked for
 	merge                 // merge the answers of the round in merging
 	skip                  // leave the round in merging unmerged: all of it was dropped
 	save                  // store the result
@@ -112,7 +116,7 @@ const (
 // String says what the effect is, for warnings.
 func (e effect) String() string {
 	return [...]string{
-		"waiting", "going on", "starting from a model", "merging", "skipping a round", "storing the result", "taking up the job", "ending",
+		"waiting", "going on", "taking the first model", "merging", "skipping a round", "storing the result", "taking up the job", "ending",
 	}[e]
 }
 
@@ -159,8 +163,7 @@ func (s *state) advance(now time.Time) effect {
 func (s *state) stepEnded(now time.Time) effect {
 	switch s.step.ref.GetTask() {
 	case messages.Task_TASK_INIT:
-		if s.initialised(); s.model != nil && s.opts.GetInit() != "" {
-			s.adopting = true
+		if s.initialised(); s.adopting {
 			return adopt
 		}
 	case messages.Task_TASK_TRAIN:

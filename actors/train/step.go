@@ -17,17 +17,27 @@ type step struct {
 	work    []*assignment
 	waiting []uint32       // functions that may run, ascending
 	running map[string]int // open attempts, by node
+	claims  map[string]int // of the waiting functions those that should run there, by node
+	rest    ranges         // of the epoch that is in no assignment
 	open    int            // assignments that are not over
 	started time.Time
 }
 
 func newStep(ref *messages.AttemptRef, plan *messages.RoundPlan, parts []ranges, now time.Time) *step {
-	s := &step{ref: ref, plan: plan, running: map[string]int{}, open: len(parts), started: now}
+	s := &step{ref: ref, plan: plan, running: map[string]int{}, claims: map[string]int{}, open: len(parts), started: now}
 	for i, part := range parts {
 		s.work = append(s.work, &assignment{ranges: part, samples: part.total()})
 		s.waiting = append(s.waiting, uint32(i))
 	}
 	return s
+}
+
+// stay says where a function that waits should run.
+func (s *step) stay(function uint32, node string) {
+	if node != "" {
+		s.work[function].home = node
+		s.claims[node]++
+	}
 }
 
 // dispatch picks the functions that run next, in the order of their ids, while
@@ -51,6 +61,9 @@ func (s *step) dispatch(grants []*messages.SlotGrant) []*attempt {
 		default:
 			return out
 		}
+		if a.home != "" {
+			s.claims[a.home]--
+		}
 		out = append(out, s.begin(a, function, node))
 	}
 	return out
@@ -71,8 +84,9 @@ func (s *step) begin(a *assignment, function uint32, node string) *attempt {
 	return t
 }
 
-// place picks the node with the most granted slots free, but not the one where
-// the assignment has just failed if another has one. A function that failed by
+// place picks the assignment's home if it has a granted slot free; else the node
+// with the most that no other function waits for, but not the one where the
+// assignment has just failed if another has one. A function that failed by
 // itself, where two slots are granted, has to get another one: on the node of
 // its failure two must be free, since its host gives it the other.
 func (s *step) place(grants []*messages.SlotGrant, a *assignment) (node string, ok bool) {
@@ -87,8 +101,12 @@ func (s *step) place(grants []*messages.SlotGrant, a *assignment) (node string, 
 		if free <= 0 || g.GetNode() == avoid && free < needed {
 			continue
 		}
-		if better := free > best || node == avoid; !ok || (better && g.GetNode() != avoid) {
-			node, best, ok = g.GetNode(), free, true
+		if g.GetNode() == a.home && a.home != avoid {
+			return a.home, true
+		}
+		unclaimed := free - s.claims[g.GetNode()]
+		if better := unclaimed > best || node == avoid; !ok || (better && g.GetNode() != avoid) {
+			node, best, ok = g.GetNode(), unclaimed, true
 		}
 	}
 	return node, ok
@@ -127,6 +145,9 @@ func (s *step) end(a *assignment, t *attempt) {
 func (s *step) again(function uint32) {
 	at, _ := slices.BinarySearchFunc(s.waiting, function, cmp.Compare[uint32])
 	s.waiting = slices.Insert(s.waiting, at, function)
+	if home := s.work[function].home; home != "" {
+		s.claims[home]++
+	}
 }
 
 // answers returns the accepted answers by function id.

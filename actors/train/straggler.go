@@ -177,24 +177,3 @@ func (s *step) spare(grants []*messages.SlotGrant, avoid string) (node string, o
 	}
 	return node, ok
 }
-
-// stranded returns the failures of the open attempts on nodes that are gone.
-func (s *state) stranded() []failed {
-	if s.step == nil || len(s.size.GetGone()) == 0 {
-		return nil
-	}
-	gone := map[string]bool{}
-	for _, node := range s.size.GetGone() {
-		gone[node] = true
-	}
-	var out []failed
-	for _, a := range s.step.work {
-		for _, t := range a.open {
-			if node := t.invoke.GetNode(); gone[node] {
-				out = append(out, failed{attempt: t.invoke.GetAttempt(), failure: wire.Failure(fault.New("train.node", fault.Unavailable,
-					"node %q is gone", node))})
-			}
-		}
-	}
-	return out
-}
