@@ -32,6 +32,10 @@ const stateOp = "host.optimizer"
 // isGone reports whether a node is, as far as the Scheduler has said.
 func (s *state) isGone(node string) bool { return slices.Contains(s.size.GetGone(), node) }
 
+// lostAll reports whether what lay on a node is lost. What lies beside the job is
+// there as long as the job, whatever its host does.
+func (s *state) lostAll(node string) bool { return node != s.node && s.isGone(node) }
+
 // leaveNodes gives up, at once, what runs and what lies on nodes that are gone.
 func (j *job) leaveNodes(ctx actor.Context) {
 	for _, f := range j.state.stranded() {
@@ -41,7 +45,7 @@ func (j *job) leaveNodes(ctx actor.Context) {
 		return
 	}
 	now := j.deps.Rim.Now()
-	for _, function := range j.state.step.gone(j.state.isGone) {
+	for _, function := range j.state.step.gone(j.state.lostAll) {
 		j.lose(ctx, function, errGone(j.state.step.work[function].answer.GetModel().GetNode()), now)
 	}
 	j.state.forsake()
@@ -81,7 +85,7 @@ func (j *job) reopen(ctx actor.Context, err error) bool {
 	j.failures = 0
 	now := j.deps.Rim.Now()
 	j.state.reopened()
-	if node := j.state.step.work[lost.function].answer.GetModel().GetNode(); !j.state.isGone(node) {
+	if node := j.state.step.work[lost.function].answer.GetModel().GetNode(); !j.state.lostAll(node) {
 		j.lose(ctx, lost.function, fault.New("train.answer", fault.Unavailable, "the answer is lost: %w", err), now)
 	}
 	if j.state.fatal == nil {
@@ -128,7 +132,7 @@ func (s *state) isLost(o *outOfReach, failures int) bool {
 		return true
 	case fault.Unavailable:
 		node := s.merging.work[o.function].answer.GetModel().GetNode()
-		return s.isGone(node) || node != s.node && failures >= effectRetries
+		return s.lostAll(node) || node != s.node && failures >= effectRetries
 	}
 	return false
 }
@@ -169,7 +173,7 @@ func (s *state) forgetState(a *assignment, f failed) {
 			missed++
 		}
 	}
-	if s.isGone(a.optimizer.GetNode()) || missed > 1 {
+	if s.lostAll(a.optimizer.GetNode()) || missed > 1 {
 		a.optimizer, a.home = nil, ""
 		s.history.freshOptimizer(f.attempt.GetFunction())
 	}
@@ -190,7 +194,7 @@ func (s *state) forsake() {
 			}
 		}
 	}
-	went := func(function uint32, ref *messages.TensorRef) bool { return s.isGone(ref.GetNode()) }
+	went := func(function uint32, ref *messages.TensorRef) bool { return s.lostAll(ref.GetNode()) }
 	for function, ref := range s.optimizers {
 		if went(function, ref) {
 			delete(s.optimizers, function)
