@@ -23,7 +23,7 @@ COUNT := 3
 FUZZTIME := 30s
 MUTANTS :=
 
-.PHONY: help build run generate fmt lint test py race sim e2e gpu bench fuzz cover mutants verify need needpy
+.PHONY: help build run generate fmt lint test py race sim cluster e2e gpu bench fuzz cover mutants verify need needpy
 
 help: ## say what there is to make (this)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ race: need needpy ## the short tests under the race detector (needs a C compiler
 
 sim: need ## simulations over many seeds (SEEDS=1000)
 	TROUPE_SEEDS=$(SEEDS) go test -vet=off -tags invariants -count=1 -timeout 60m $(SIMULATED)
+
+cluster: need ## nodes that are started at once, killed, frozen, cut off (as root: network namespaces; TROUPE_NO_NETNS=1: without)
+	@[ -n "$${TROUPE_NO_NETNS:-}" ] || [ "$$(id -u)" = 0 ] || { echo "cluster: network namespaces take root; set TROUPE_NO_NETNS=1 to leave those tests out" >&2; exit 1; }
+	TROUPE_CLUSTER_RUNS=20 go test -vet=off -tags invariants$$([ -n "$${TROUPE_NO_NETNS:-}" ] || echo ,netns) -count=1 -timeout 20m ./cluster/...
 
 e2e: need needpy ## end-to-end tests, again and again (COUNT=3)
 	go test -vet=off -tags invariants -count=$(COUNT) -timeout 30m -run '^TestE2E' -v ./cmd/...

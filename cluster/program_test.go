@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/cluster/trust"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/pki"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -35,6 +37,8 @@ const childVariable = "TROUPE_CLUSTER_TEST_NODE"
 // childConfig is what a node that is a process is told.
 type childConfig struct {
 	Dir, Token, API string // no API: it leads
+	Host            string // on which it listens
+	Namespace       string // of the network that it is in; "": this process's
 }
 
 // told is a line that such a node prints.
@@ -75,9 +79,20 @@ func runChild(text string) error {
 	if err != nil {
 		return err
 	}
-	api, err := net.Listen("tcp", "127.0.0.1:0")
+	api, err := net.Listen("tcp", net.JoinHostPort(config.Host, "0"))
 	if err != nil {
 		return err
+	}
+	if config.Namespace != "" && config.API == "" {
+		ca, err := pki.LoadAuthority(config.Dir)
+		if err != nil {
+			return err
+		}
+		cert, key, err := ca.IssueServer(nil, time.Now())
+		if err != nil {
+			return err
+		}
+		api = tls.NewListener(api, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw, ca.Certificate().Raw}, PrivateKey: key}}})
 	}
 	var point trust.Point
 	go func() {
@@ -91,7 +106,7 @@ func runChild(text string) error {
 		}
 	}()
 	for {
-		again, err := liveOnce(id, lines, say, func(address string) told {
+		again, err := liveOnce(id, config.Host, lines, say, func(address string) told {
 			point = trust.Point{Address: address, Protocol: cluster.Protocol, Version: "test"}
 			return told{API: api.Addr().String(), Self: id.Node(), Address: address}
 		})
@@ -119,12 +134,12 @@ func childIdentity(config childConfig) (*trust.Identity, error) {
 }
 
 // liveOnce is one life of a node: until its input ends, or it is put out.
-func liveOnce(id *trust.Identity, lines <-chan string, say func(told), started func(string) told) (again bool, err error) {
+func liveOnce(id *trust.Identity, host string, lines <-chan string, say func(told), started func(string) told) (again bool, err error) {
 	log := zap.NewNop()
 	if os.Getenv("TROUPE_CLUSTER_TEST_LOG") != "" {
 		log, _ = zap.NewDevelopment()
 	}
-	c, err := cluster.Start(context.Background(), cluster.Config{Log: log, Identity: id, Listen: "127.0.0.1:0", Slots: 2, Version: "test"})
+	c, err := cluster.Start(context.Background(), cluster.Config{Log: log, Identity: id, Listen: net.JoinHostPort(host, "0"), Slots: 2, Version: "test"})
 	if err != nil {
 		return false, err
 	}
@@ -197,10 +212,16 @@ type child struct {
 // startChild starts a node in a process, and returns once it is up.
 func startChild(t *testing.T, config childConfig) *child {
 	t.Helper()
+	if config.Host == "" {
+		config.Host = "127.0.0.1"
+	}
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
 	c := &child{config: config, told: make(chan told, 1024)}
 	c.cmd = exec.Command(os.Args[0], "-test.run=^$")
+	if config.Namespace != "" {
+		c.cmd = exec.Command("ip", "netns", "exec", config.Namespace, os.Args[0], "-test.run=^$") // which becomes that
+	}
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	c.in, err = c.cmd.StdinPipe()
