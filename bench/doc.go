@@ -69,6 +69,11 @@
 // model once, and the answer); of-tls is the time of a copy of the same bytes over
 // bare TLS, from memory to nowhere, by ours; peak-anon-MB as below.
 //
+// # Store
+//
+// An object is put into another node's store and read from it, over TLS, both nodes
+// in this process: MB/s of both together, and peak-anon-MB as below.
+//
 // # Remote
 //
 // A function behind HTTP takes a model and gives one back, exchange and endpoint in

@@ -160,7 +160,7 @@ func writeHalf(dir string) error {
 		_, err := io.WriteString(w, "half")
 		fmt.Println("half")
 		if err == nil {
-			select {} // until the kill
+			_, err = os.Stdin.Read(make([]byte, 1)) // until the kill; the runtime takes select {} for a deadlock
 		}
 		return err
 	}

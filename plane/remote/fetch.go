@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -136,8 +137,7 @@ func (s *Space) run(ctx context.Context, ref plane.Ref) (plane.Ref, error) {
 		return plane.Ref{}, err
 	}
 	defer func() { _ = draft.Abort() }()
-	onlyWrite, onlyRead := struct{ io.Writer }{draft}, struct{ io.Reader }{body}
-	if _, err := io.CopyBuffer(onlyWrite, onlyRead, make([]byte, min(window, ref.Bytes+1))); err != nil {
+	if err := receive(draft, body, make([]byte, min(window, ref.Bytes))); err != nil {
 		return plane.Ref{}, err
 	}
 	local, err := draft.Seal()
@@ -149,4 +149,20 @@ func (s *Space) run(ctx context.Context, ref plane.Ref) (plane.Ref, error) {
 		return plane.Ref{}, fault.New(op, fault.Corrupt, "%s is damaged: its xxhash64 is %016x, its ref says %016x", what, local.Digest, ref.Digest)
 	}
 	return local, nil
+}
+
+// receive copies in whole windows: TLS gives but 16 KiB at a time.
+func receive(w io.Writer, r io.Reader, window []byte) error {
+	for {
+		n, err := io.ReadFull(r, window)
+		if _, e := w.Write(window[:n]); e != nil {
+			return e
+		}
+		switch {
+		case len(window) == 0, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil // how much it was, Seal finds out
+		case err != nil:
+			return err
+		}
+	}
 }

@@ -78,6 +78,25 @@ func read(t *testing.T, s store.Store, key string) string {
 	return string(b)
 }
 
+// While nobody knows where the other node is, its store is Unavailable, at once.
+func TestNobodyThere(t *testing.T) {
+	s := remote.New(func() (*http.Client, string, error) {
+		return nil, "", fault.New("test", fault.NotFound, "no node %q", "n1")
+	})
+	_, get := s.Get(t.Context(), "k", 0, -1)
+	_, stat := s.Stat(t.Context(), "k")
+	_, _, pin := s.Pin(t.Context())
+	_, shares := remote.Shares(t.Context(), s, s)
+	for what, err := range map[string]error{
+		"get": get, "stat": stat, "pin": pin, "shares": shares, "put": s.Put(t.Context(), "k", text("x")),
+		"put if absent": s.PutIfAbsent(t.Context(), "k", text("x")), "delete": s.Delete(t.Context(), "k"),
+	} {
+		requireKind(t, fault.Unavailable, err)
+		require.ErrorContains(t, err, `no node "n1"`, what)
+	}
+	require.Equal(t, "https://unknown/objects/a/k", s.URL("a/k"))
+}
+
 // A store is told from a copy of it, which has its id.
 func TestShares(t *testing.T) {
 	dir := t.TempDir()

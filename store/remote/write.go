@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -53,23 +54,28 @@ func (s *Store) prepare(ctx context.Context, op, key string) error {
 		return err
 	}
 	s.mu.Lock()
-	doubts := s.doubts[key]
-	delete(s.doubts, key)
+	doubts := slices.Clone(s.doubts[key])
 	s.mu.Unlock()
-	for i, a := range doubts {
+	for _, a := range doubts {
 		if known, err := s.settle(ctx, op, a); !known {
-			s.doubt(doubts[i:]...)
 			return err
 		}
+		s.doubtNoMore(a)
 	}
 	return nil
 }
 
-func (s *Store) doubt(attempts ...attemptName) {
+func (s *Store) doubt(a attemptName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range attempts {
-		s.doubts[a.key] = append(s.doubts[a.key], a)
+	s.doubts[a.key] = append(s.doubts[a.key], a)
+}
+
+func (s *Store) doubtNoMore(a attemptName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doubts[a.key] = slices.DeleteFunc(s.doubts[a.key], func(b attemptName) bool { return a == b }); len(s.doubts[a.key]) == 0 {
+		delete(s.doubts, a.key)
 	}
 }
 

@@ -99,6 +99,8 @@ func requireKind(t *testing.T, want fault.Kind, err error) {
 func testPut(t *testing.T, s store.Store) {
 	put(t, s, "jobs/1/state.json", "one")
 	require.Equal(t, "one", get(t, s, "jobs/1/state.json"))
+	first, err := s.Stat(t.Context(), "jobs/1/state.json")
+	require.NoError(t, err)
 	put(t, s, "jobs/1/state.json", "second")
 	require.Equal(t, "second", get(t, s, "jobs/1/state.json"))
 	put(t, s, "empty", "")
@@ -109,6 +111,11 @@ func testPut(t *testing.T, s store.Store) {
 	require.Equal(t, "jobs/1/state.json", o.Key)
 	require.EqualValues(t, 6, o.Size)
 	require.False(t, o.ModTime.IsZero())
+	require.NotEqual(t, first.Version, o.Version, "another content")
+	for listed, err := range s.List(t.Context(), "jobs/") {
+		require.NoError(t, err)
+		require.Equal(t, o.Version, listed.Version)
+	}
 	require.True(t, strings.HasSuffix(s.URL("jobs/1/state.json"), "/jobs/1/state.json"))
 
 	require.NoError(t, s.Delete(t.Context(), "jobs/1/state.json"))
