@@ -211,7 +211,7 @@ func TestOnlyNodesSpeakToNodes(t *testing.T) {
 			a, b := net.Pipe()
 			go func() {
 				server := tls.Server(a, p.id.ListenTLS("x"))
-				defer server.Close()
+				defer a.Close()
 				if server.Handshake() == nil {
 					_, _ = server.Write([]byte(trust.PeerOf(server.ConnectionState())))
 				}
