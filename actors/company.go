@@ -66,6 +66,8 @@ type Config struct {
 	// Served says that this is such a process: a server queues its job, grants its
 	// slots (OfferSlots), and keeps what happens to it.
 	Served bool
+	// Nodes has the company work with other nodes; nil: it is alone.
+	Nodes *Nodes
 }
 
 // Company is the running actors of one node. It is safe for concurrent use.
@@ -83,6 +85,8 @@ type Company struct {
 	processes  *jobprocess.Launcher // of jobs; nil: they have none of their own
 	runner     *host.Local
 	store      store.Store
+	space      plane.Space
+	preparing  chan struct{} // holds a token while a function is made ready
 	datasets   *dataset.Catalog
 	models     *results
 	jobs       *Jobs
@@ -121,7 +125,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}}
+	c := &Company{log: cfg.Log, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, preparing: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
@@ -136,17 +140,15 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.natives = c.native
 	c.closers = append(c.closers, c.native.Close)
-	bucket, err := store.Open(context.Background(), cfg.Node.Store)
+	bucket, err := c.openStore(cfg)
 	if err != nil {
 		return nil, err
 	}
-	c.closers = append(c.closers, bucket.Close)
 	c.store, c.datasets = bucket, dataset.New(bucket)
-	scratch, err := plane.OpenScratch(cfg.Node.Scratch, cfg.Node.Name, c.warn)
+	scratch, err := c.openSpace(cfg)
 	if err != nil {
 		return nil, err
 	}
-	c.closers = append(c.closers, scratch.Close)
 	c.logs = newJobLogs(bucket, cfg.Lines)
 	c.closers = append(c.closers, func() error { return c.logs.flush("") })
 	if cfg.Node.Isolate {
@@ -169,7 +171,7 @@ func Start(cfg Config) (_ *Company, err error) {
 		origin = originServer
 	}
 	c.catalog, c.slots, c.board = job.New(bucket), cfg.Node.Slots, board.New(c.rim.Now)
-	if !cfg.Served {
+	if !cfg.Served && !cfg.Nodes.follows() {
 		c.events = newEventLog(c.catalog, cfg.Log)
 		c.closers = append(c.closers, c.events.close)
 	}
@@ -188,6 +190,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err := c.spawn(cfg, policy, scratch, boot); err != nil {
 		return nil, err
 	}
+	c.meet(cfg.Nodes)
 	c.background.Go(c.keepLogs)
 	if cfg.Server {
 		c.background.Go(func() { c.adopt(c.ctx) })
@@ -197,21 +200,36 @@ func Start(cfg Config) (_ *Company, err error) {
 
 func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch, boot string) (err error) {
 	var nonce atomic.Uint64
-	c.runner = host.NewLocal(&host.Executor{
+	executor := &host.Executor{
 		Runtimes: []functions.Runtime{c.natives, c.programs, c.remotes},
-		Space:    scratch,
-		Datasets: localData{c.datasets, filepath.Join(scratch.Folder(), "datasets")},
+		Space:    c.space,
+		Datasets: localData{c.datasets, cmp.Or(cfg.Node.Cache, filepath.Join(scratch.Folder(), "datasets"))},
 		Threads:  cfg.Node.ThreadsPerSlot(),
 		Nonce:    func() uint64 { return nonce.Add(1) },
-	})
-	c.tree, err = SpawnTree(c.system.Root, TreeDeps{
+	}
+	if cfg.Nodes.follows() {
+		executor.Prepare = c.prepare
+		c.datasets.KeepCopies(cfg.Node.CacheLimit)
+	}
+	c.runner = host.NewLocal(executor)
+	deps := TreeDeps{
 		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: boot, Slots: cfg.Node.Slots,
-		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: scratch, Models: c.models, Jobs: c.jobs, Shown: c.shown,
+		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: c.space, Models: c.models, Jobs: c.jobs, Shown: c.shown,
 		OpenModel: c.models.Open,
 		Options:   actorkit.Options(cfg.Log),
 		Load:      c.load,
 		Processes: c.processes,
-	})
+	}
+	if n := cfg.Nodes; n != nil {
+		deps.Directory, deps.Follows, deps.Labels, deps.Version = n.Directory, n.follows(), n.Labels, n.Version
+		if err := n.Remote(c.system); err != nil {
+			return err
+		}
+	}
+	if deps.Follows {
+		deps.Over = c.jobOver
+	}
+	c.tree, err = SpawnTree(c.system.Root, deps)
 	return err
 }
 
@@ -239,9 +257,7 @@ func (c *Company) shown(events []*messages.JobEvent) {
 	}
 	for _, e := range events {
 		if actorkit.IsEnd(e) {
-			c.mu.Lock()
-			c.over = append(c.over, e.GetJob().GetId())
-			c.mu.Unlock()
+			c.jobOver(e.GetJob().GetId())
 		}
 	}
 }
@@ -275,6 +291,9 @@ func (c *Company) shutdown() error {
 	c.end(errClosed)
 	c.background.Wait()
 	for _, pid := range []*actor.PID{c.tree.ParameterServer, c.tree.Scheduler, c.tree.Host, c.tree.Journal} {
+		if pid == nil {
+			continue // it is on the node that leads
+		}
 		_ = c.system.Root.StopFuture(pid).Wait() // bounded; what does not stop has nothing left to hold
 	}
 	err := c.processes.Close() // before the rim, whose work may wait for them

@@ -114,7 +114,7 @@ func (c *Company) ServeJob(id, url string) {
 // ready makes a version of a function that the store has known to its runtime.
 // NotFound, Corrupt; Unavailable where there is no Python for it.
 func (c *Company) ready(ctx context.Context, name, version string, env map[string]string) error {
-	if key := host.FunctionKey(name, version, env); c.programs.Has(key) || c.remotes.Has(key) {
+	if c.isReady(host.FunctionKey(name, version, env)) {
 		return nil
 	}
 	info, err := c.programs.catalog.Get(ctx, name, version)

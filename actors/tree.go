@@ -53,10 +53,12 @@ type TreeDeps struct {
 	Shown func([]*messages.JobEvent)
 	// OpenModel opens a model that a job starts from; see train.Deps.
 	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
-	Warn      func(text string)   // gets what people should know; nil: the log alone does
-	Fatal     func(error)         // called once an actor has crashed that the company cannot do without
-	Options   []actor.PropsOption // of every actor
-	Load      *actorkit.Load      // is told of the mailboxes of the actors at the top; nil: nobody
+	// Over is told of jobs that have ended and left the host; nil: nobody is.
+	Over    func(job string)
+	Warn    func(text string)   // gets what people should know; nil: the log alone does
+	Fatal   func(error)         // called once an actor has crashed that the company cannot do without
+	Options []actor.PropsOption // of every actor
+	Load    *actorkit.Load      // is told of the mailboxes of the actors at the top; nil: nobody
 }
 
 // Tree is the actors of one node:
@@ -221,7 +223,7 @@ func trainDeps(t *Tree, d TreeDeps) train.Deps {
 func hostProps(t *Tree, d TreeDeps) *actor.Props {
 	return host.Props(host.Deps{
 		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots, Labels: d.Labels, Version: d.Version,
-		Runner: d.Runner, Tensors: d.Space, Warn: d.Warn, Options: d.replaceableOptions(hostName),
+		Runner: d.Runner, Tensors: d.Space, Over: d.Over, Warn: d.Warn, Options: d.replaceableOptions(hostName),
 		Scheduler: d.places(t).scheduler,
 	})
 }

@@ -52,6 +52,12 @@ type Node struct {
 	// Store is the URL of the bucket that holds what outlives a process.
 	Store string `json:"store"`
 
+	// Cache is the folder for copies of data sets of a store elsewhere, which outlive
+	// the process; empty: they go with it. CacheLimit bounds them, in bytes; 0:
+	// nothing does.
+	Cache      string `json:"cache,omitempty"`
+	CacheLimit int64  `json:"cache_limit,omitempty"`
+
 	// Policy decides a job's N between epochs: one of Policies.
 	Policy string `json:"policy"`
 

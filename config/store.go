@@ -25,6 +25,25 @@ func DefaultStore(getenv func(string) string) string {
 	return u.String()
 }
 
+// DefaultCacheLimit bounds the copies of data sets in DefaultCache, in bytes.
+const DefaultCacheLimit = 50 << 30
+
+// DefaultCache returns where copies of data sets lie that are in a store elsewhere:
+// the folder troupe/datasets in the user's cache folder ($XDG_CACHE_HOME, which
+// counts only when absolute, or ~/.cache), "" where none of the variables says
+// where that is.
+func DefaultCache(getenv func(string) string) string {
+	cache := getenv("XDG_CACHE_HOME")
+	if !filepath.IsAbs(cache) {
+		home := getenv("HOME")
+		if !filepath.IsAbs(home) {
+			return ""
+		}
+		cache = filepath.Join(home, ".cache")
+	}
+	return filepath.Join(cache, "troupe", "datasets")
+}
+
 // DefaultTLSDir returns where certificates and tokens of a server lie unless
 // said otherwise: the folder troupe/tls in the user's configuration folder
 // ($XDG_CONFIG_HOME, which counts only when absolute, or ~/.config), "" where

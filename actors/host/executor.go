@@ -15,11 +15,16 @@ import (
 
 // Executor executes attempts on this machine: it finds function, data and
 // model, has a runtime run them, and lets no answer out that may not enter a
-// merge. All fields but Threads are required; they are not changed once it is
+// merge. All fields but Prepare and Threads are required; they are not changed once it is
 // in use. It is safe for concurrent use.
 type Executor struct {
 	Runtimes []functions.Runtime // the first that has a function runs it
-	Space    plane.Space         // holds the models and takes the answers
+	// Prepare is for a node that gets functions, data and models of others: it has one
+	// of the runtimes have the function of an attempt. An attempt there begins once
+	// all that is here, which may take long. Nil: all is here. Errors are those of
+	// Runtime.Run.
+	Prepare  func(context.Context, *messages.RoundPlan) error
+	Space    plane.Space // holds the models and takes the answers
 	Datasets Datasets
 	Threads  int           // that a function may use; 0: as it likes
 	Nonce    func() uint64 // never the same twice while Space lives
@@ -64,8 +69,13 @@ func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int, 
 func (e *Executor) starts(inv *messages.Invoke) bool {
 	function := functionOf(inv.GetPlan())
 	runtime, err := e.runtime(function)
+	return e.Prepare != nil || err == nil && startsLate(runtime, function)
+}
+
+// startsLate reports whether a runtime says when a function is at work.
+func startsLate(runtime functions.Runtime, function string) bool {
 	starter, ok := runtime.(functions.Starter)
-	return err == nil && ok && starter.Starts(function)
+	return ok && starter.Starts(function)
 }
 
 // runtime returns the runtime that has a function.
@@ -91,13 +101,22 @@ type execution struct {
 }
 
 func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
-	runtime, err := x.executor.runtime(functionOf(x.inv.GetPlan()))
+	function := functionOf(x.inv.GetPlan())
+	if x.executor.Prepare != nil {
+		if err := x.executor.Prepare(ctx, x.inv.GetPlan()); err != nil {
+			return nil, err
+		}
+	}
+	runtime, err := x.executor.runtime(function)
 	if err != nil {
 		return nil, err
 	}
 	call, err := x.invocation(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if x.executor.Prepare != nil && !startsLate(runtime, function) {
+		x.began()
 	}
 	model, optimizer := x.output(keyModel, &x.executor.models), x.output(keyOptimizer, &x.executor.optimizers)
 	switch call.Task {
