@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/cluster/trust"
@@ -92,8 +93,9 @@ func (f *clusterFlags) secret() (string, error) {
 // membership is the part of a node that leads in its cluster. Without one, as
 // there is no folder for certificates, it is empty, and nobody joins.
 type membership struct {
-	id *trust.Identity
-	c  *cluster.Cluster
+	id    *trust.Identity
+	c     *cluster.Cluster
+	peers *peers
 }
 
 // newMembership returns that of a node whose API is at an address.
@@ -115,11 +117,21 @@ func (m *membership) start(ctx context.Context, local config.Node, web config.AP
 	if m.id == nil {
 		return nil
 	}
+	m.peers = &peers{leads: true}
 	m.c, err = cluster.Start(ctx, cluster.Config{
-		Log: log, Identity: m.id, Listen: nodeListen(f, web.Listen), Advertise: f.Advertise,
+		Log: log, Identity: m.id, Handler: m.peers, Listen: nodeListen(f, web.Listen), Advertise: f.Advertise,
 		Roles: []string{leaderRole, hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version, SharesStore: true,
 	})
+	m.peers.cluster = m.c
 	return err
+}
+
+// nodes is what the company gets of the cluster; nil: there is none.
+func (m *membership) nodes(f *clusterFlags) *actors.Nodes {
+	if m.c == nil {
+		return nil
+	}
+	return m.peers.nodes(f.Labels)
 }
 
 func (m *membership) announce() {

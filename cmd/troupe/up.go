@@ -76,6 +76,7 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, node
 		return err
 	}
 	local.Policy, local.Jobs = serving.Policy, serving.Jobs
+	local.Cache, local.CacheLimit = config.DefaultCache(s.Getenv), config.DefaultCacheLimit
 	if web.TLSDir == "" {
 		web.TLSDir = config.DefaultTLSDir(s.Getenv)
 	}
@@ -105,21 +106,21 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, node
 		local.Name = m.id.Node()
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := m.start(ctx, local, web, nodes, log); err != nil {
+		return err
+	}
 	jobs, err := newJobProcesses(local, flags.verbose, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, jobs.Close()) }()
-	c, err := actors.Start(actors.Config{Log: log, Node: local, JobCommand: jobs.command, Server: true, Address: address, ServesJobs: true})
+	c, err := actors.Start(actors.Config{Log: log, Node: local, JobCommand: jobs.command, Server: true, Address: address, ServesJobs: true, Nodes: m.nodes(nodes)})
 	if err != nil {
 		return err // that of a store which another server has comes before that of its address
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if taken != nil {
 		return taken
-	}
-	if err := m.start(ctx, local, web, nodes, log); err != nil {
-		return err
 	}
 	spool := filepath.Join(os.TempDir(), fmt.Sprintf("troupe-uploads-%d-%d", os.Getuid(), os.Getpid()))
 	defer os.RemoveAll(spool)

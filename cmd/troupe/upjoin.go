@@ -7,9 +7,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/cluster/trust"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
 )
 
 // upJoined is a node of somebody else's cluster until a signal comes. One that was
@@ -42,19 +44,28 @@ func (s *session) identify(ctx context.Context, tlsDir string, f *clusterFlags) 
 func (s *session) live(ctx context.Context, id *trust.Identity, local config.Node, f *clusterFlags, log *zap.Logger) (again bool, err error) {
 	patience, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
+	p := &peers{}
 	c, err := cluster.Start(patience, cluster.Config{
-		Log: log, Identity: id, Listen: nodeListen(f, ""), Advertise: f.Advertise,
+		Log: log, Identity: id, Handler: p, Listen: nodeListen(f, ""), Advertise: f.Advertise,
 		Roles: []string{hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version,
 	})
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	p.cluster, local.Name = c, c.Self()
+	company, err := actors.Start(actors.Config{Log: log, Node: local, Nodes: p.nodes(f.Labels)})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, company.Close()) }()
 	c.Announce()
 	fmt.Fprintf(s.screen, "troupe %s: node %s at %s, %s, joined %s\n", thisBuild().Version, c.Self(), c.Address(), count(local.Slots, "slot"), f.Join)
 	select {
 	case <-ctx.Done():
 		return false, nil
+	case <-company.Done():
+		return false, fault.New("up.run", fault.KindOf(company.Err()), "the node ends: %w", company.Err())
 	case <-c.Done():
 		fmt.Fprintf(s.screen, "troupe: %v\n", c.Err())
 		return true, nil
