@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-ml/troupe/actors/board"
 	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -115,7 +114,7 @@ func (c *Company) adoptOne(ctx context.Context, o orphan, since time.Time) error
 	}
 	c.board.Waits(o.ID, "its last owner to be gone for sure")
 	_, err = c.goOn(ctx, o.StoredJob, wants.n, o.life, since)
-	c.board.Waits(o.ID, board.FreeSlot)
+	c.board.Waits(o.ID, "")
 	if fault.KindOf(err) == fault.NotFound { // its function or data: nobody can go on with it
 		return c.endOrphan(ctx, o.ID, messages.Phase_PHASE_FAILED, wire.Failure(err))
 	}

@@ -25,15 +25,22 @@ type Cluster struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
+// LabelForm says what a label looks like.
+const LabelForm = "give name=value, each of 1 to 63 letters, digits and . _ / -, with a letter or digit first and last"
+
+// IsLabel reports whether there can be such a label.
+func IsLabel(name, value string) bool {
+	label := regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$`)
+	return label.MatchString(name) && label.MatchString(value)
+}
+
 // ParseLabels reads labels, each name=value. Invalid: one is none, or there twice.
 func ParseLabels(texts []string) (map[string]string, error) {
-	label := regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$`)
 	labels := map[string]string{}
 	for _, text := range texts {
 		name, value, found := strings.Cut(text, "=")
-		if !found || !label.MatchString(name) || !label.MatchString(value) {
-			return nil, fault.New("config.labels", fault.Invalid,
-				"label %q: give name=value, each of 1 to 63 letters, digits and . _ / -, with a letter or digit first and last", text)
+		if !found || !IsLabel(name, value) {
+			return nil, fault.New("config.labels", fault.Invalid, "label %q: %s", text, LabelForm)
 		}
 		if _, twice := labels[name]; twice {
 			return nil, fault.New("config.labels", fault.Invalid, "label %q is given twice: give it one value", name)

@@ -9,7 +9,9 @@ package board
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,8 +26,8 @@ const (
 	warningsKept = 100    // of a job
 )
 
-// FreeSlot is what a job waits for as a rule.
-const FreeSlot = "a free slot"
+// freeSlot is what a job waits for as a rule.
+const freeSlot = "a free slot"
 
 // Board is safe for concurrent use.
 type Board struct {
@@ -58,12 +60,12 @@ func (b *Board) Submitted(v *messages.JobView, since time.Time) {
 	b.jobs[id] = newJob(v, since)
 }
 
-// Waits says what a job waits for that is queued.
+// Waits says what a job waits for that is queued; "": a slot.
 func (b *Board) Waits(id, what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if j := b.jobs[id]; j != nil && j.view.GetPhase() == messages.Phase_PHASE_QUEUED {
-		j.view.WaitingFor = what
+		j.view.WaitingFor = cmp.Or(what, slotFor(j.view.GetTask()))
 	}
 }
 
@@ -207,8 +209,21 @@ type job struct {
 func newJob(v *messages.JobView, since time.Time) *job {
 	return &job{queued: since, view: &messages.JobView{
 		Id: v.GetId(), Origin: v.GetOrigin(), Task: v.GetTask(), Life: v.GetLife(), Phase: messages.Phase_PHASE_QUEUED, SubmittedMs: v.GetSubmittedMs(),
-		WaitingFor: FreeSlot, Epochs: slices.Clone(v.GetEpochs()), QueuedS: v.QueuedS, StartingS: v.StartingS, RunningS: v.RunningS,
+		WaitingFor: slotFor(v.GetTask()), Epochs: slices.Clone(v.GetEpochs()), QueuedS: v.QueuedS, StartingS: v.StartingS, RunningS: v.RunningS,
 	}}
+}
+
+// slotFor says which slot a job waits for.
+func slotFor(task *messages.TrainTask) string {
+	labels := task.GetOptions().GetRequireLabels()
+	if len(labels) == 0 {
+		return freeSlot
+	}
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, name+"="+labels[name])
+	}
+	return freeSlot + " on a node with " + strings.Join(pairs, ", ")
 }
 
 func (j *job) over() bool { return j.view.GetResult() != nil }

@@ -91,6 +91,8 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 		"time-out without a unit": {train("--function-timeout", "30"), `"30" for "--function-timeout" flag`},
 		"argument without =":      {train("--arg", "k"), "give name=value, each name once"},
 		"argument given twice":    {train("--arg", "k=1", "--arg", "k=2"), "give name=value, each name once"},
+		"label that cannot be":    {[]string{"train", "-f", "mlp", "-d", "digits", "--require-label", "gpu=a 100"}, `require-label "gpu=a 100": give name=value, each of 1 to 63 letters`},
+		"label without =":         {[]string{"train", "-f", "mlp", "-d", "digits", "--require-label", "gpu"}, `"gpu" for "--require-label" flag: give name=value, each name once`},
 		"broken chaos":            {train("--chaos", "kill=2"), "chaos kill=2: give a share in [0, 1]"},
 		"slots 0":                 {train("--slots", "0"), `"0" for "--slots" flag: give a whole number from 1 to 65536`},
 		"threads 0":               {train("--threads", "0"), `"0" for "--threads" flag`},

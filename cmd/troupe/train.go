@@ -61,6 +61,7 @@ when it is back.`,
 	set.SortFlags = false
 	set.StringVarP(&function, "function", "f", "", "function to train: a built-in (softmax, mlp), or the name of one that the server has")
 	train.registerTask(set, "data set to train on: a built-in (digits), or the name of one that the server has")
+	set.Var(pairs(train.options.RequireLabels), "require-label", "name=value: run functions only on nodes with that --node-label; repeat for more")
 	set.Lookup("init").Usage = "start from a model that the server has: the id of its job"
 	set.BoolVar(&follow, "follow", false, "show the job until it has ended")
 	server.register(set)

@@ -52,6 +52,7 @@ func newTrainFlags() *trainFlags {
 			Priority:          d.Priority,
 			Args:              map[string]string{},
 			Env:               map[string]string{},
+			RequireLabels:     map[string]string{},
 		},
 	}
 }

@@ -139,6 +139,7 @@ func optionFields() []optionField {
 		flag("init_partial", "take of it what fits", func(o *O) *bool { return &o.InitPartial }),
 		texts("args", "arguments for the function", func(o *O) *map[string]string { return &o.Args }),
 		texts("env", "environment of the program; the values are shown to who may submit alone", func(o *O) *map[string]string { return &o.Env }),
+		texts("require_labels", "labels that nodes must have to run functions of the job", func(o *O) *map[string]string { return &o.RequireLabels }),
 		integer("priority", "jobs of a higher one start first", func(o *O) *int32 { return &o.Priority }),
 		chaos(),
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/tensor"
@@ -39,7 +40,7 @@ func invalid(format string, args ...any) error {
 // check returns an error unless t, with its defaults set, is sound.
 func check(t *messages.TrainTask) error {
 	for _, one := range []func(*messages.TrainTask) error{
-		checkNames, checkTask, checkParallelism, checkMerge, checkEnds, checkTraining, checkRates, checkRounds, checkArgs, checkEnv,
+		checkNames, checkTask, checkParallelism, checkMerge, checkEnds, checkTraining, checkRates, checkRounds, checkArgs, checkEnv, checkLabels,
 	} {
 		if err := one(t); err != nil {
 			return err
@@ -159,6 +160,15 @@ func checkArgs(t *messages.TrainTask) error {
 			return invalid("arg %q: it has no name: give name=value", "="+v)
 		case !utf8.ValidString(k) || !utf8.ValidString(v):
 			return invalid("arg %q: it is not UTF-8: give text that is", k+"="+v)
+		}
+	}
+	return nil
+}
+
+func checkLabels(t *messages.TrainTask) error {
+	for k, v := range t.GetOptions().GetRequireLabels() {
+		if !config.IsLabel(k, v) {
+			return invalid("require-label %q: %s", k+"="+v, config.LabelForm)
 		}
 	}
 	return nil

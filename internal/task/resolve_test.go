@@ -112,6 +112,9 @@ func TestResolveRefuses(t *testing.T) {
 		"too many answers wanted": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.MinFunctions = 65537 }, "min-functions 65537"},
 		"states too rarely":       {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.CheckpointEveryMs = 3_000_000_000 }, "checkpoint-every 3000000000 ms: give auto, or 1ms to 720h0m0s"},
 		"time-out overflows":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.FunctionTimeoutMs = math.MaxUint64 }, "function-timeout 18446744073709551615 ms: give 1ms to 720h0m0s"},
+		"label that cannot be": {func(_ *messages.TrainTask, o *messages.TrainOptions) {
+			o.RequireLabels = map[string]string{"gpu": "a 100"}
+		}, `require-label "gpu=a 100": give name=value`},
 		"argument without a name": {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Args = map[string]string{"": "v"} }, `arg "=v"`},
 		"argument not UTF-8":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Args = map[string]string{"k": "\xff"} }, `arg "k=\xff"`},
 		"chaos share above 1":     {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Chaos = &messages.ChaosPlan{Slow: 1.5} }, "chaos slow=1.5: give a share in [0, 1]"},
