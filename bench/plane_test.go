@@ -78,7 +78,7 @@ func newPlanes(b *testing.B, nodes int) *planes {
 		transport := server.Client().Transport.(*http.Transport)
 		transport.ReadBufferSize, transport.WriteBufferSize = 256<<10, 256<<10 // as those of the cluster
 		servers[name] = server
-		c.spaces = append(c.spaces, remote.New(remote.Config{Local: local, Node: name, Peer: func(node string) (*http.Client, string, error) {
+		c.spaces = append(c.spaces, remote.New(remote.Config{Local: local, Node: name, Idle: 1 << 30, Peer: func(node string) (*http.Client, string, error) {
 			return servers[node].Client(), servers[node].URL, nil
 		}}))
 	}
