@@ -69,6 +69,7 @@ type Cluster struct {
 	transport *transport
 	links     *links
 	gossip    *memberlist.Memberlist
+	delegate  *delegate
 
 	poked chan struct{}
 	stop  chan struct{}
@@ -150,7 +151,8 @@ func (c *Cluster) open(ctx context.Context) error {
 	}
 	c.links = newLinks(c.id, c)
 	c.transport = newTransport(c.id, c.links, c, address, c.log)
-	c.gossip, err = newGossip(c.Self(), c.id.GossipKey(), c.transport, &delegate{facts: c.meta, poke: c.poke, log: c.log}, c.log)
+	c.delegate = &delegate{facts: c.meta, poke: c.poke, log: c.log, nodes: map[string]view{}}
+	c.gossip, err = newGossip(c.Self(), c.id.GossipKey(), c.transport, c.delegate, c.log)
 	if err != nil {
 		c.links.close()
 		return errors.Join(err, inner.Close())

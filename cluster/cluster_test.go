@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/cluster"
@@ -206,4 +207,22 @@ func runs(t *testing.T) int {
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err)
 	return n
+}
+
+// A process may be many nodes, one after the other.
+func TestNothingIsLeftOfANodeThatHasEnded(t *testing.T) {
+	ignored := goleak.IgnoreCurrent()
+	func() {
+		l := lead(t, t.TempDir(), nil)
+		l.Announce()
+		a := l.join(t, "a", nil)
+		a.Announce()
+		l.awaitCount(t, 2)
+		a.end()
+		require.NoError(t, a.Close(), "again is nothing")
+		require.Empty(t, a.logs.FilterLevelExact(zap.ErrorLevel).All())
+		l.end()
+	}()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	goleak.VerifyNone(t, ignored, goleak.IgnoreAnyFunction("net/http/httptest.(*Server).goServe.func1"))
 }

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -43,11 +46,15 @@ func newGossip(node string, key []byte, t *transport, d *delegate, to *zap.Logge
 }
 
 // delegate is what memberlist calls, under locks of its own: nothing here waits.
+// It keeps which nodes the gossip takes for alive: memberlist's own list is not
+// safe to read beside what arrives.
 type delegate struct {
-	memberlist.Delegate // nil: what is not below is not called
-	facts               func() []byte
-	poke                func()
-	log                 *zap.Logger
+	facts func() []byte
+	poke  func()
+	log   *zap.Logger
+
+	mu    sync.Mutex // guards nodes
+	nodes map[string]view
 }
 
 var (
@@ -62,9 +69,30 @@ func (d *delegate) NotifyMsg([]byte)                {}
 func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }
 func (d *delegate) LocalState(bool) []byte          { return nil }
 func (d *delegate) MergeRemoteState([]byte, bool)   {}
-func (d *delegate) NotifyJoin(*memberlist.Node)     { d.poke() }
-func (d *delegate) NotifyLeave(*memberlist.Node)    { d.poke() }
-func (d *delegate) NotifyUpdate(*memberlist.Node)   { d.poke() }
+func (d *delegate) NotifyJoin(n *memberlist.Node)   { d.keep(n) }
+func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.keep(n) }
+
+func (d *delegate) NotifyLeave(n *memberlist.Node) {
+	d.mu.Lock()
+	delete(d.nodes, n.Name)
+	d.mu.Unlock()
+	d.poke()
+}
+
+func (d *delegate) keep(n *memberlist.Node) {
+	d.mu.Lock()
+	d.nodes[n.Name] = view{node: n.Name, address: n.Address(), facts: readFacts(n.Meta)}
+	d.mu.Unlock()
+	d.poke()
+}
+
+// views are what the gossip says of all nodes that it takes for alive.
+func (d *delegate) views() []view {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.nodes))
+}
+
 func (d *delegate) NotifyConflict(a, b *memberlist.Node) {
 	d.log.Error("two nodes have one id: is a folder of certificates copied? start one of them with another --tls-dir",
 		zap.String("node", a.Name), zap.String("address", a.Address()), zap.String("other", b.Address()))
@@ -89,15 +117,6 @@ func readFacts(meta []byte) *messages.NodeFacts {
 		return nil
 	}
 	return f
-}
-
-// views are what the gossip says of all nodes that it takes for alive.
-func views(list *memberlist.Memberlist) []view {
-	var out []view
-	for _, n := range list.Members() {
-		out = append(out, view{node: n.Name, address: n.Address(), facts: readFacts(n.Meta)})
-	}
-	return out
 }
 
 // gossipLog is where memberlist writes.

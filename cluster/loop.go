@@ -54,7 +54,7 @@ func (c *Cluster) run() {
 
 // look takes what the gossip says into the table, and tells of what has changed.
 func (c *Cluster) look(now time.Time) {
-	seen := views(c.gossip)
+	seen := c.delegate.views()
 	c.watching.Lock() // so that watchers hear of changes in their order
 	defer c.watching.Unlock()
 	c.mu.Lock()
@@ -189,7 +189,7 @@ func (c *Cluster) goodbye(node string, g *messages.Goodbye) {
 // that has lost its leader asks where that is.
 func (c *Cluster) search() {
 	there := map[string]bool{}
-	for _, v := range views(c.gossip) {
+	for _, v := range c.delegate.views() {
 		there[v.node] = true
 	}
 	var lost []string

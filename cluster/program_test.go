@@ -303,6 +303,9 @@ func (c *child) signal(t *testing.T, s syscall.Signal) {
 // company starts a leader and that many nodes, and waits until all know all.
 func company(t *testing.T, count int) (*child, []*child) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("nodes that are processes, in which the actor library has races of its own")
+	}
 	dir := t.TempDir()
 	l := startChild(t, childConfig{Dir: dir})
 	a, err := trust.OpenAuthority(dir)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -359,4 +360,52 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 	good, err := trust.Open(dir)
 	require.NoError(t, err)
 	good.Close()
+}
+
+// A certificate that ends soon is replaced over the node's own connection, for the
+// node that asks and no other one.
+func TestANodeGetsItsNextCertificate(t *testing.T) {
+	p := newPlace(t)
+	joined, err := trust.Join(t.Context(), p.newcomer(p.token(t)))
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(p.a.Renewals(zap.NewNop()))
+	server.TLS = p.id.ServerTLS("http/1.1")
+	server.StartTLS()
+	defer server.Close()
+	renew := func(id *trust.Identity) (bool, error) {
+		transport := &http.Transport{TLSClientConfig: id.ClientTLS(p.id.Node(), "http/1.1")}
+		defer transport.CloseIdleConnections()
+		return id.Renew(t.Context(), &http.Client{Transport: transport}, server.URL)
+	}
+	fresh, err := renew(joined)
+	require.NoError(t, err)
+	require.False(t, fresh, "it is good for long")
+	joined.Close()
+
+	dir := p.newcomer("").Dir
+	aged := func(node string) {
+		ca, err := pki.LoadAuthority(p.dir)
+		require.NoError(t, err)
+		key, err := pki.LoadKey(dir, "node-key.pem")
+		require.NoError(t, err)
+		old, err := ca.IssueNode(node, key.Public(), time.Now().Add(-600*24*time.Hour))
+		require.NoError(t, err)
+		require.NoError(t, pki.SaveCertificate(dir, "node.pem", old))
+	}
+	aged(joined.Node())
+	old, err := trust.Open(dir)
+	require.NoError(t, err)
+	fresh, err = renew(old)
+	require.NoError(t, err)
+	require.True(t, fresh)
+	fresh, err = renew(old)
+	require.NoError(t, err)
+	require.False(t, fresh)
+	old.Close()
+	kept, err := trust.Open(dir)
+	require.NoError(t, err)
+	fresh, err = renew(kept)
+	require.NoError(t, err)
+	require.False(t, fresh, "it is kept")
+	kept.Close()
 }
