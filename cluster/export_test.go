@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"io"
 	"time"
 
 	"github.com/troupe-ml/troupe/messages"
@@ -9,7 +10,16 @@ import (
 const (
 	LeaseTerm = leaseTerm
 	Silence   = silence
+	MaxFrame  = maxFrame
 )
+
+// Frame and ReadFrame are those of links, with kinds as numbers.
+func Frame(k uint8, body []byte) []byte { return frame(kind(k), body) }
+
+func ReadFrame(r io.Reader) (uint8, []byte, error) {
+	k, body, err := readFrame(r, nil)
+	return uint8(k), body, err
+}
 
 // Table is the table of members, for tests.
 type Table struct{ *table }

@@ -25,7 +25,8 @@ const (
 
 // hello is what a node says first to the one that it joins, and what comes back.
 type hello struct {
-	Address  string `json:"address"` // host:port of the sender's node listener
+	Address  string `json:"address"`            // host:port of the sender's node listener
+	Remoting string `json:"remoting,omitempty"` // host:port of its actors, once they listen
 	Protocol uint32 `json:"protocol"`
 	Version  string `json:"version"`
 	Leader   string `json:"leader,omitempty"` // host:port of the leader's node listener
@@ -74,12 +75,17 @@ func (c *Cluster) greeted(w http.ResponseWriter, r *http.Request) (hello, error)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), handshakeTime)
 	defer cancel()
-	conn, err := dial(ctx, c.id, said.Address, node, httpProtocol)
-	if err != nil {
-		return hello{}, fault.New(op, fault.Unavailable, "node %s is not reached at %s: open that port there, or say with --advertise and --node-listen where it is reached; a node that can only call out cannot work: %w",
-			node, said.Address, err)
+	for address, protocol := range map[string]string{said.Address: httpProtocol, said.Remoting: remotingProtocol} {
+		if address == "" {
+			continue
+		}
+		conn, err := dial(ctx, c.id, address, node, protocol)
+		if err != nil {
+			return hello{}, fault.New(op, fault.Unavailable, "node %s is not reached at %s: open that port there, or say with --advertise and --node-listen where it is reached; a node that can only call out cannot work: %w",
+				node, address, err)
+		}
+		_ = conn.Close()
 	}
-	_ = conn.Close()
 	return hello{Address: c.Address(), Protocol: Protocol, Version: c.config.Version, Leader: c.leaderAddress()}, nil
 }
 
@@ -88,7 +94,10 @@ func (c *Cluster) greet(ctx context.Context, address string) (answer hello, err 
 	const op = "cluster.hello"
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
-	body, err := json.Marshal(hello{Address: c.Address(), Protocol: Protocol, Version: c.config.Version})
+	c.mu.Lock()
+	remoting := c.facts.GetRemoting()
+	c.mu.Unlock()
+	body, err := json.Marshal(hello{Address: c.Address(), Remoting: remoting, Protocol: Protocol, Version: c.config.Version})
 	if err != nil {
 		return answer, err
 	}
@@ -119,10 +128,24 @@ func (c *Cluster) greet(ctx context.Context, address string) (answer hello, err 
 }
 
 // find looks for the leader until it has answered, or ctx ends.
-func (c *Cluster) find(ctx context.Context) error {
+func (c *Cluster) find(ctx context.Context) error { return c.insist(ctx, c.findOnce) }
+
+// reached has the leader look whether it reaches this node's actors.
+func (c *Cluster) reached() error {
+	ctx, cancel := context.WithTimeout(context.Background(), helloTime)
+	defer cancel()
+	return c.insist(ctx, func(ctx context.Context) error {
+		leader, _ := c.id.Leader()
+		_, err := c.greet(ctx, leader)
+		return err
+	})
+}
+
+// insist tries again what is Unavailable, until ctx ends.
+func (c *Cluster) insist(ctx context.Context, try func(context.Context) error) error {
 	said := time.Time{}
 	for {
-		err := c.findOnce(ctx)
+		err := try(ctx)
 		if err == nil || fault.KindOf(err) != fault.Unavailable {
 			return err
 		}

@@ -21,6 +21,8 @@ import (
 const (
 	gossipProtocol = "troupe-gossip"
 	httpProtocol   = "http/1.1"
+	// remotingProtocol is that of actors' messages, on their own port.
+	remotingProtocol = "h2"
 
 	// handshakeTime is how long a stranger may take to say who it is, and
 	// maxHandshakes how many may be at it: what is above that is turned away.

@@ -34,8 +34,16 @@ type remoting struct {
 
 // Remote lets the actors of a system be reached by those of other nodes. It is
 // called once, before any actor is spawned: the address of a PID is known only
-// then. Conflict: the port after that of --node-listen is taken; Unavailable.
+// then. Conflict: the port after that of --node-listen is taken; Unavailable: the
+// leader does not reach it.
 func (c *Cluster) Remote(system *actor.ActorSystem) error {
+	if err := c.startRemote(system); err != nil || c.id.Authority() != nil {
+		return err
+	}
+	return c.reached()
+}
+
+func (c *Cluster) startRemote(system *actor.ActorSystem) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.remote != nil || c.closed {
