@@ -165,6 +165,9 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 		Scheduler: func() *actor.PID { return t.Scheduler },
 		Journal:   func() *actor.PID { return t.Journal },
 		Own:       own,
+		End: func(id string, start *messages.StartJob, end *messages.JobResult, over uint64, stale job.Sighting) (*paramserver.Ended, job.Sighting, error) {
+			return d.Jobs.End(context.Background(), id, start, end, over, stale)
+		},
 	})
 }
 
