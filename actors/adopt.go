@@ -5,13 +5,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-ml/troupe/actors/train"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
-	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store/job"
 )
 
@@ -182,11 +179,7 @@ func (c *Company) endOrphan(ctx context.Context, id string, phase messages.Phase
 		}
 	}
 	defer owned.Release()
-	st := &messages.JobState{}
-	if owned.From() != nil {
-		st = proto.CloneOf(owned.From())
-		st.Before = train.EventsUpTo(owned.From())
-	}
+	st := owned.last()
 	if v, here := c.board.Job(id); here && v.QueuedS != nil {
 		if st.History == nil {
 			st.History = &messages.JobHistory{}
@@ -194,12 +187,7 @@ func (c *Company) endOrphan(ctx context.Context, id string, phase messages.Phase
 		st.History.QueuedS = v.GetQueuedS()
 	}
 	now := c.rim.Now()
-	st.Result = train.ResultOf(st, phase, why, owned.task.GetOptions().GetMerge(), now)
-	st.Job, st.Events, st.TimeMs = &messages.JobRef{Id: id, Incarnation: owned.Incarnation()}, 0, now.UnixMilli()
-	err := owned.Save(ctx, st, func(ctx context.Context, ref *messages.TensorRef) (plane.Blob, error) {
-		return c.models.spooled(ctx, owned, ref)
-	})
-	if err != nil {
+	if err := owned.Conclude(ctx, st, phase, why, now); err != nil {
 		return err
 	}
 	c.system.Root.Send(c.tree.Journal, &messages.JobEvent{

@@ -92,7 +92,7 @@ type Company struct {
 	jobs       *Jobs
 	catalog    *job.Catalog
 	board      *board.Board
-	events     *eventLog // nil: a server keeps them
+	events     *eventLog // nil: a server keeps them, and what was asked of jobs
 	slots      int
 	offers     atomic.Uint64   // of slots, so far
 	background sync.WaitGroup  // what runs beside the actors

@@ -219,18 +219,24 @@ func (o *OwnedJob) Beat(ctx context.Context) error { return o.claim.Beat(ctx) }
 
 // Save implements train.Vault.
 func (o *OwnedJob) Save(ctx context.Context, st *messages.JobState, open func(context.Context, *messages.TensorRef) (plane.Blob, error)) error {
+	return o.save(ctx, st, func(ref *messages.TensorRef, w io.Writer) error {
+		blob, err := open(ctx, ref)
+		if err != nil {
+			return err
+		}
+		defer blob.Close()
+		_, err = io.Copy(w, io.NewSectionReader(blob, 0, blob.Size()))
+		return err
+	})
+}
+
+// save is Save with tensors that write writes.
+func (o *OwnedJob) save(ctx context.Context, st *messages.JobState, write func(*messages.TensorRef, io.Writer) error) error {
 	st = proto.CloneOf(st)
 	var files []job.Source
 	for _, t := range train.Tensors(st) {
-		files = append(files, job.Source{Name: t.Name, Bytes: int64(t.Ref.GetBytes()), Write: func(w io.Writer) error {
-			blob, err := open(ctx, t.Ref)
-			if err != nil {
-				return err
-			}
-			defer blob.Close()
-			_, err = io.Copy(w, io.NewSectionReader(blob, 0, blob.Size()))
-			return err
-		}})
+		ref := t.Ref
+		files = append(files, job.Source{Name: t.Name, Bytes: int64(ref.GetBytes()), Write: func(w io.Writer) error { return write(ref, w) }})
 		t.Set(&messages.TensorRef{Key: t.Name, Bytes: t.Ref.GetBytes()})
 	}
 	doc, err := o.doc(st)

@@ -88,25 +88,6 @@ func (r *results) spool(ctx context.Context, m model.Model) (_ plane.Blob, err e
 	return spooled, nil
 }
 
-// spooled copies a tensor of a stored state into a file of its own, as spool.
-func (r *results) spooled(ctx context.Context, from *OwnedJob, ref *messages.TensorRef) (plane.Blob, error) {
-	stored, err := from.Open(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	defer stored.Close()
-	f, err := os.CreateTemp(r.dir, "state-*.safetensors")
-	if err != nil {
-		return nil, fault.New("actors.state", fault.Unavailable, "make room for %s: %w", ref.GetKey(), err)
-	}
-	blob := &file{File: f, temporary: true}
-	if blob.size, err = io.Copy(f, stored); err != nil {
-		_ = blob.Close()
-		return nil, fault.New("actors.state", fault.KindOf(err), "copy %s: %w", ref.GetKey(), err)
-	}
-	return blob, nil
-}
-
 // file is a plane.Blob that is an open file.
 type file struct {
 	*os.File

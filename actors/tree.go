@@ -183,6 +183,9 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 		Scheduler: d.places(t).scheduler,
 		Journal:   d.places(t).journal,
 		Own:       own,
+		End: func(id string, start *messages.StartJob, end *messages.JobResult, over uint64, stale job.Sighting) (*paramserver.Ended, job.Sighting, error) {
+			return d.Jobs.End(context.Background(), id, start, end, over, stale)
+		},
 	})
 }
 

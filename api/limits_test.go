@@ -44,6 +44,15 @@ func (s *server) raw(text string) string {
 	return response.Status + " " + string(body)
 }
 
+// awaitUpload waits until an upload is being received.
+func (s *server) awaitUpload() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		entries, err := os.ReadDir(s.spool)
+		return err == nil && len(entries) == 1
+	}, 10*time.Second, time.Millisecond)
+}
+
 func (s *server) requireEmptySpool() {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -106,10 +115,7 @@ func TestAnUploadThatIsCutOffLeavesNothing(t *testing.T) {
 	_, err = io.WriteString(c, "POST /dataset/d HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000\r\n\r\n"+
 		"--b\r\nContent-Disposition: form-data; name=\"x-train\"; filename=\"x.npy\"\r\n\r\nhalf")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		entries, err := os.ReadDir(s.spool)
-		return err == nil && len(entries) == 1
-	}, 10*time.Second, time.Millisecond)
+	s.awaitUpload()
 	require.NoError(t, c.Close())
 	s.requireEmptySpool()
 	_, body := s.do("GET", "/dataset/d", "")
@@ -133,10 +139,9 @@ func TestOnlySoManyUploadAtOnce(t *testing.T) {
 	defer c.Close()
 	_, err = io.WriteString(c, "PUT /functions/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n#")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		response, _ := s.do("PUT", "/functions/g", "#")
-		return response.StatusCode == 503
-	}, 10*time.Second, time.Millisecond)
+	s.awaitUpload() // it has the only place
+	response, body := s.do("PUT", "/functions/g", "#")
+	require.Equal(t, 503, response.StatusCode, body)
 }
 
 // archive makes a tar archive of names and contents; a name that ends in / is a

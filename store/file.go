@@ -28,15 +28,14 @@ import (
 // Folders come with the first object in them and go with the last.
 //
 // The folder is held open, so that no link leads out of it; and at each call the
-// path must still lead to it, see openRoot.
+// path must still lead to it, and its store.json be what it was, see openRoot.
 type File struct {
 	dir string // absolute
 
 	stale atomic.Bool // the open folder is to be opened anew
 
 	mu      sync.Mutex      // guards what follows
-	root    *os.Root        // nil until the folder is first needed and there
-	info    fs.FileInfo     // which folder root is
+	open    *folder         // nil until it is first needed and there
 	life    uint64          // how many have been opened
 	id      string          // of the store; "": not known to have one
 	durable map[string]bool // folders whose own entry is known to be on disk
@@ -169,14 +168,8 @@ func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	if f.root == nil {
-		return nil
-	}
-	root := f.root
-	f.root, f.info = nil, nil
-	if err := root.Close(); err != nil {
-		return fault.New("store.close", fault.Unavailable, "close store: %w", err)
-	}
+	f.open.close()
+	f.open = nil
 	return nil
 }
 

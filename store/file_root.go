@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,18 +16,15 @@ import (
 // to it. Where there is no store yet the answer is that key does not exist:
 // fault.NotFound.
 //
-// A folder that was moved away, unmounted or removed is not written to any
-// more: that is Unavailable, until it is back or another with the store's id
+// A folder that was moved away, unmounted, emptied or removed is not written to
+// any more: that is Unavailable, until it is back or another with the store's id
 // stands in its place, such as a copy. See Pin for those who remember what the
 // store has.
 func (f *File) openRoot(ctx context.Context, op, key string) (*os.Root, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fault.New(op, fault.Unavailable, "%q: %w", key, err)
 	}
-	info, err := os.Stat(f.dir) // not under the lock: a server that hangs holds up nobody else
-	f.mu.Lock()
-	root, life, err := f.rootLocked(info, err)
-	f.mu.Unlock()
+	root, life, err := f.root()
 	if err != nil && fault.KindOf(err) == fault.Unknown {
 		err = f.readFault(op, key, err)
 	}
@@ -41,26 +37,28 @@ func (f *File) openRoot(ctx context.Context, op, key string) (*os.Root, error) {
 	return root, nil
 }
 
-// rootLocked returns the open folder and which one it is, where info is what the
-// path leads to now, or err why it leads nowhere.
-func (f *File) rootLocked(info fs.FileInfo, err error) (*os.Root, uint64, error) {
+// root returns the open folder and which one it is.
+func (f *File) root() (*os.Root, uint64, error) {
+	now, err := lookAt(f.dir) // not under the lock: a server that hangs holds up nobody else
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.closed {
 		return nil, 0, fault.New("store.open", fault.Unavailable, "the store %s is closed", f.dir)
 	}
-	if err != nil || f.root == nil || f.stale.Load() || !os.SameFile(info, f.info) {
+	if err != nil || f.open == nil || f.stale.Load() || !f.open.is(now, f.id) {
 		if err := f.reopenLocked(); err != nil {
 			return nil, 0, err
 		}
 	}
 	if f.id == "" {
-		f.id = readRootID(f.root)
+		f.id = f.open.readID()
 	}
-	return f.root, f.life, nil
+	return f.open.root, f.life, nil
 }
 
 // reopenLocked opens the folder that the path leads to now, if it is this store.
 func (f *File) reopenLocked() error {
-	root, err := os.OpenRoot(f.dir)
+	next, err := openFolder(f.dir)
 	if err != nil && f.id == "" {
 		f.dropLocked()
 		return err
@@ -68,29 +66,25 @@ func (f *File) reopenLocked() error {
 	if err != nil {
 		return f.away(err)
 	}
-	info, err := root.Stat(".")
-	if err != nil {
-		_ = root.Close()
-		return err
+	id := next.readID()
+	if f.id != "" && id != f.id {
+		next.close()
+		return f.another(id)
 	}
-	if f.id != "" {
-		if id := readRootID(root); id != f.id {
-			_ = root.Close()
-			return f.another(id)
-		}
+	if f.open != nil && !f.stale.Load() && f.open.is(next.seen, f.id) { // it was looked at before it was this
+		next.close()
+		return nil
 	}
 	f.dropLocked()
-	f.root, f.info = root, info
+	f.open, f.id = next, id
 	f.life++
 	return nil
 }
 
 // dropLocked closes the folder. What is in the middle of a write there fails.
 func (f *File) dropLocked() {
-	if f.root != nil {
-		_ = f.root.Close()
-	}
-	f.root, f.info = nil, nil
+	f.open.close()
+	f.open = nil
 	f.stale.Store(false)
 	clear(f.durable)
 }
@@ -119,10 +113,7 @@ func (f *File) another(id string) error {
 // settled reports whether the path still leads to root: if not, what was written
 // there is not in the store.
 func (f *File) settled(op, key string, root *os.Root) error {
-	info, err := os.Stat(f.dir)
-	f.mu.Lock()
-	now, _, err := f.rootLocked(info, err)
-	f.mu.Unlock()
+	now, _, err := f.root()
 	switch {
 	case err != nil && fault.KindOf(err) == fault.Unknown:
 		return f.unavailable(op, key, err)
@@ -139,18 +130,4 @@ func (f *File) suspect(err error) {
 	if errors.Is(err, unix.ESTALE) {
 		f.stale.Store(true)
 	}
-}
-
-// readRootID returns the id of the store in root, "" if that says none.
-func readRootID(root *os.Root) string {
-	file, err := root.Open(idKey)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = file.Close() }()
-	b, err := io.ReadAll(io.LimitReader(file, maxID))
-	if err != nil {
-		return ""
-	}
-	return parseID(b)
 }

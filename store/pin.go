@@ -48,7 +48,7 @@ func (f *File) Pin(ctx context.Context) (context.Context, uint64, error) {
 		return ctx, pinned.life, nil
 	}
 	f.mu.Lock()
-	life, same := f.life, f.root == root
+	life, same := f.life, f.open != nil && f.open.root == root
 	f.mu.Unlock()
 	if !same {
 		return f.Pin(ctx)

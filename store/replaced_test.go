@@ -154,6 +154,17 @@ func TestAFolderThatGoesInTheMiddleOfAWrite(t *testing.T) {
 		meanwhile func(t *testing.T, s *store.File, dir, away string)
 	}{
 		"it goes":       {"mount it or move it back", func(t *testing.T, _ *store.File, dir, away string) { move(t, dir, away) }},
+		"it is emptied": {"it has no store.json", func(t *testing.T, _ *store.File, dir, away string) {
+			move(t, dir, away)
+			require.NoError(t, os.Mkdir(dir, 0o700))
+		}},
+		"it is emptied in its place": {"it has no store.json", func(t *testing.T, _ *store.File, dir, _ string) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "a")))
+			require.NoError(t, os.Remove(filepath.Join(dir, "store.json")))
+		}},
+		"its name goes": {"it has no store.json", func(t *testing.T, _ *store.File, dir, _ string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "store.json")))
+		}},
 		"it is removed": {"mount it or move it back", func(t *testing.T, _ *store.File, dir, _ string) { require.NoError(t, os.RemoveAll(dir)) }},
 		"a copy takes its place": {"another folder has taken the place", func(t *testing.T, s *store.File, dir, away string) {
 			move(t, dir, away)
@@ -169,7 +180,7 @@ func TestAFolderThatGoesInTheMiddleOfAWrite(t *testing.T) {
 			})
 			require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 			require.ErrorContains(t, err, c.says)
-			if _, err := os.Stat(dir); err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "store.json")); err == nil {
 				require.Equal(t, "before", read(t, s, "a/k"))
 			}
 		})
@@ -228,4 +239,34 @@ func TestWhatAFullStoreSays(t *testing.T) {
 		return err
 	})
 	require.EqualError(t, err, filepath.Join(dir, "a/k")+": context canceled")
+}
+
+// A store that is emptied where it is, or whose store.json alone goes or says
+// another id, is as one that something else has taken the place of.
+func TestAStoreThatIsEmptiedInItsPlace(t *testing.T) {
+	s, dir, kept, id := named(t)
+	_, first, err := store.Pin(t.Context(), s)
+	require.NoError(t, err)
+	require.NoError(t, os.CopyFS(kept, os.DirFS(dir)))
+	for _, name := range []string{"a", "store.json"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	requireAway(t, s, dir+" is not the store that was open here", `it has no store.json that can be read`, `{"id":"`+id+`"}`)
+	_, err = store.ID(t.Context(), s)
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries, "nothing was written")
+
+	require.NoError(t, os.CopyFS(dir, os.DirFS(kept)))
+	require.Equal(t, "before", read(t, s, "a/k"))
+	_, second, err := store.Pin(t.Context(), s)
+	require.NoError(t, err)
+	require.Greater(t, second, first, "who remembers what is there has to look again")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "store.json"), []byte(`{"id":"other"}`), 0o600))
+	requireAway(t, s, dir+" is not the store that was open here", "says the id other", id, "end this process")
+	require.NoError(t, os.Remove(filepath.Join(dir, "store.json")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "store.json"), []byte(`{"id":"`+id+`"}`), 0o600))
+	require.NoError(t, s.Put(t.Context(), "a/k", text("after")))
 }

@@ -73,6 +73,13 @@ func newStage(t *testing.T, seed uint64) *stage {
 				Release: func() {}, Discard: func() {},
 			}, store.Sighting{}, nil
 		},
+		End: func(_ string, _ *messages.StartJob, end *messages.JobResult, over uint64, _ store.Sighting) (*paramserver.Ended, store.Sighting, error) {
+			s.claims = max(s.claims, over) + 1
+			if s.result != nil {
+				end = s.result
+			}
+			return &paramserver.Ended{Incarnation: s.claims, Result: end}, store.Sighting{}, nil
+		},
 	}))
 	return s
 }

@@ -2,11 +2,14 @@
 // over them, and starts the next incarnation of one that died.
 //
 //	StartJob         owned              JobFinished
-//	───────> waiting ──────> running ──────────────────────────────> ended
-//	          ^   │ another    │ died without a result   │ too often, ^
-//	 back-off │   │ owns it    │                         │ or to stop │
-//	          └───┼────────────┘                         └────────────┤
-//	              └────────────────────────────────────────────────────
+//	───────> waiting ──────> running ──────────────────────────────────> ended
+//	          ^  │ │ another   │ died without a result                    ^  ^
+//	 back-off │  │ │ owns it   ├────────────────────┐ too often,          │  │
+//	          └──┼─┼───────────┘                    v or to stop          │  │
+//	             │ │  it is to stop, or cannot go on                      │  │
+//	             └─┼──────────────────────────────> ending ───────────────┘  │
+//	               │                                   the store has the end │
+//	               └─────────────────────────────────────────────────────────┘
 //
 // A waiting job is to be owned: the store is asked, off the actor, for the claim
 // of its next incarnation. An owner that gives no sign of life for 10 s in which it
@@ -35,8 +38,13 @@
 // a back-off of 1, 2, then 4 s, with the newest size that the Scheduler sent.
 // After the third respawn without a further merge, and at once for an error that repeating cannot help,
 // the job has FAILED with the panic as the reason. A job that was to be stopped
-// is not respawned: it is STOPPED. In both cases nobody else is left to say so,
-// and the ParameterServer posts JobEnded under the next incarnation's number.
+// is not respawned: it is STOPPED. In both cases nobody else is left to say so:
+// the ParameterServer has the end stored, under the next incarnation, which is
+// claimed for that, and then posts JobEnded under its number. Else the next server
+// would take the job for one to go on with. A store that does not take the end in
+// 15 s does not keep it from people; they are told so, and it is tried on each second,
+// until the job begins anew. What an incarnation has told the store of its own end counts
+// for more than what is decided here, and an owner that lives has the job.
 //
 // A child may stand for a job in a process of its own (package jobprocess), which
 // has a ParameterServer and claims the job itself: it may go on under a higher

@@ -1,7 +1,10 @@
 package paramserver
 
 import (
+	"fmt"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -15,6 +18,7 @@ type phase uint8
 const (
 	waiting phase = iota // for its next incarnation to be owned, after a back-off unless it is the first
 	running              // its child lives, or is being stopped after a crash
+	ending               // it has no child, and how it ends is decided: the store is to have that first
 	ended
 )
 
@@ -27,7 +31,8 @@ type job struct {
 	phase       phase
 	owned       *Owned          // the incarnation of the child, or of the last one; nil: none yet
 	released    bool            // and it is let go of, or being so
-	leaving     int             // works that let go of this job and have not ended
+	asking      bool            // the store is being asked for the next one
+	leaving     int             // works that let go of this job, or store its end, and have not ended
 	alive       bool            // a child exists
 	respawns    int             // since the job last got further
 	version     uint64          // of its model, where it was furthest
@@ -39,7 +44,12 @@ type job struct {
 	seenAt time.Time      // since when it is as seen
 
 	stop     *messages.StopJob   // asked for; nil: not
-	result   *messages.JobResult // set when ended
+	result   *messages.JobResult // how it ends, or has ended
+	end      *messages.JobResult // as this decided it, for the store; nil: it did not
+	decided  time.Time           // when that was
+	sealing  bool                // the store has it not, and is to
+	unsealed error               // why the last try failed; nil: none has
+	over     uint64              // what it is stored under is above that
 	reported bool                // the Scheduler has the result
 }
 
@@ -64,20 +74,34 @@ func (j *job) reach(version uint64) {
 func (j *job) delay() time.Duration { return backOff << (j.respawns - 1) }
 
 // conclude ends a job that nobody runs: as stopped if it was to be, else as
-// failed for its last crash. Its end belongs to an incarnation of its own.
+// failed for its last crash. Its end belongs to an incarnation of its own, which
+// whoever stores it claims.
 func (j *job) conclude(now time.Time) {
-	j.incarnation = max(j.incarnation, j.start.GetAfterIncarnation()) + 1
-	j.phase = ended
-	j.result = &messages.JobResult{
+	j.over = max(j.incarnation, j.start.GetAfterIncarnation())
+	j.phase, j.decided, j.sealing, j.seen = ending, now, true, store.Sighting{}
+	j.end = &messages.JobResult{
 		Phase:   messages.Phase_PHASE_FAILED,
 		Failure: wire.Failure(j.verdict()),
 		WallS:   now.Sub(j.started).Seconds(),
 		Merge:   j.start.GetTask().GetOptions().GetMerge(),
 	}
 	if j.stop != nil {
-		j.result.Phase = messages.Phase_PHASE_STOPPED
-		j.result.Failure = &messages.Failure{Op: "paramserver.stop", Text: j.stop.GetReason()}
+		j.end.Phase = messages.Phase_PHASE_STOPPED
+		j.end.Failure = &messages.Failure{Op: "paramserver.stop", Text: j.stop.GetReason()}
 	}
+	j.result = j.end
+}
+
+// tell has a concluded job's end known, under an incarnation.
+func (j *job) tell(incarnation uint64, result *messages.JobResult) {
+	j.phase, j.incarnation, j.result = ended, incarnation, result
+}
+
+// tellUnsealed is tell for an end that the store does not have, and says so.
+func (j *job) tellUnsealed() {
+	told := proto.CloneOf(j.end)
+	told.Failure.Text += fmt.Sprintf("; the store has not taken this end: %v; it is tried again", j.unsealed)
+	j.tell(j.over+1, told)
 }
 
 // verdict says why the job is not started again.

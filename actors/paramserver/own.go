@@ -15,6 +15,7 @@ func (s *server) own(ctx actor.Context, j *job) {
 	if j.owned != nil && !j.released {
 		before, j.released = j.owned, true
 	}
+	j.asking = true
 	id, start, own, stale := j.id, j.start, s.deps.Own, j.stale(s.deps.Rim.Now())
 	s.deps.Rim.Go(ctx.Self(), func() any {
 		if before != nil {
@@ -27,6 +28,7 @@ func (s *server) own(ctx actor.Context, j *job) {
 
 func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	j := m.job
+	j.asking = false
 	switch {
 	case m.err == nil && (s.stopping || !s.state.wanted(j)): // it was stopped meanwhile
 		s.letGo(ctx, j, func() { m.owned.Release() })
@@ -40,6 +42,7 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 		s.spawn(ctx, j)
 		s.answer(ctx, j)
 	case s.stopping || !s.state.wanted(j):
+		s.seal(ctx, j)
 	case s.state.refused(s.deps.Rim.Now(), j, m.seen, m.err):
 		s.conclude(ctx, j)
 	default:
@@ -49,7 +52,7 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 }
 
 // release lets go of a job that has ended, and removes what it has left here
-// where nobody else has.
+// where nobody else has. What is to be stored of its end follows.
 func (s *server) release(ctx actor.Context, j *job, discard bool) {
 	if j == nil || j.owned == nil {
 		return
@@ -64,6 +67,11 @@ func (s *server) release(ctx actor.Context, j *job, discard bool) {
 			owned.Release()
 		}
 	})
+}
+
+func (s *server) onReleased(ctx actor.Context, j *job) {
+	j.leaving--
+	s.seal(ctx, j)
 }
 
 func (s *server) letGo(ctx actor.Context, j *job, do func()) {

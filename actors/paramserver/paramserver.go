@@ -27,7 +27,13 @@ type Deps struct {
 	// off the actor and does not wait. Conflict, with what was seen of the owner,
 	// while another has the job; one that has been seen unchanged for long is
 	// passed as stale. Unavailable while the store cannot be reached.
-	Own       func(id string, start *messages.StartJob, stale store.Sighting) (*Owned, store.Sighting, error)
+	Own func(id string, start *messages.StartJob, stale store.Sighting) (*Owned, store.Sighting, error)
+	// End stores that a job has ended which nobody runs, and lets go of it, with
+	// the result that it is to end with as far as the decider knows, under an
+	// incarnation above over: off the actor, and without waiting. A job whose last
+	// incarnation has told the store how this life of it ended has ended so. Errors
+	// are those of Own; NotFound: the store has no such job.
+	End       func(id string, start *messages.StartJob, end *messages.JobResult, over uint64, stale store.Sighting) (*Ended, store.Sighting, error)
 	Scheduler func() *actor.PID
 	Journal   func() *actor.PID // is told of ends that no TrainJob is left to tell
 	Options   []actor.PropsOption
@@ -89,6 +95,8 @@ type (
 		seen  store.Sighting
 		err   error
 	}
+	// sealDue says that it is time to store an end again.
+	sealDue struct{ job *job }
 	// released says that a job is not owned any more; nil: one that never ran.
 	released struct{ job *job }
 )
@@ -122,7 +130,11 @@ func (s *server) Receive(ctx actor.Context) {
 	case *claimed:
 		s.onClaimed(ctx, m)
 	case *released:
-		m.job.leaving--
+		s.onReleased(ctx, m.job)
+	case *sealDue:
+		s.seal(ctx, m.job)
+	case *sealed:
+		s.onSealed(ctx, m)
 	case *actor.DeadLetterResponse: // whoever it was meant for gets it again
 	case *actor.Stopping, *actor.Restarting:
 		s.stopping = true
@@ -134,6 +146,9 @@ func (s *server) Receive(ctx actor.Context) {
 }
 
 func (s *server) onTick(ctx actor.Context) {
+	for _, j := range s.state.late(s.deps.Rim.Now()) {
+		s.tell(ctx, j)
+	}
 	for _, j := range s.state.unreported() {
 		s.report(ctx, j)
 	}

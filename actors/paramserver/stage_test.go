@@ -33,6 +33,8 @@ type stage struct {
 	ended     *messages.JobResult                                // how they ended, as the store knows; nil: it does not
 	refuse    func(stale store.Sighting) (store.Sighting, error) // why a job cannot be owned; nil: it can
 	released  []uint64                                           // incarnations that were let go
+	ends      int                                                // how often an end was to be stored
+	sealed    []*paramserver.Ended                               // ends that the store has taken
 	discarded []uint64                                           // and of those the ones whose leftovers were removed
 }
 
@@ -52,13 +54,32 @@ func (s *stage) own(id string, _ *messages.StartJob, stale store.Sighting) (*par
 	}, store.Sighting{}, nil
 }
 
+// end plays the store, too.
+func (s *stage) end(id string, _ *messages.StartJob, end *messages.JobResult, over uint64, stale store.Sighting) (*paramserver.Ended, store.Sighting, error) {
+	s.ends++
+	if s.refuse != nil {
+		if seen, err := s.refuse(stale); err != nil {
+			return nil, seen, err
+		}
+	}
+	for first := true; first || s.claims[id] <= over; first = false {
+		s.claims[id]++
+		s.released = append(s.released, s.claims[id])
+	}
+	if s.ended != nil {
+		end = s.ended
+	}
+	s.sealed = append(s.sealed, &paramserver.Ended{Incarnation: s.claims[id], Result: end})
+	return s.sealed[len(s.sealed)-1], store.Sighting{}, nil
+}
+
 type actorFunc func(ctx actor.Context)
 
 func newStage(t testing.TB, seed uint64) *stage {
 	s := &stage{sim: testkit.New(t, seed), claims: map[string]uint64{}}
 	s.scheduler, s.journal = s.sim.Probe("scheduler"), s.sim.Probe("journal")
 	s.server = s.sim.Spawn("paramserver", paramserver.Observed(paramserver.Deps{
-		Log: zap.NewNop().WithOptions(zap.Development()), Rim: s.sim.Rim(), Own: s.own,
+		Log: zap.NewNop().WithOptions(zap.Development()), Rim: s.sim.Rim(), Own: s.own, End: s.end,
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
 		Journal:   func() *actor.PID { return s.journal.PID },
 	}, func(check func() error, kept func() (int, int)) {

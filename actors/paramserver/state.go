@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -19,6 +21,9 @@ const (
 	maxRespawns = 3
 	// patience is for how long an owner that gives no sign of life is waited for.
 	patience = 10 * time.Second
+	// endFor is for how long an end waits for the store before it is told without
+	// that: longer than an owner that has died may be waited for.
+	endFor = patience + 5*time.Second
 	// backOff is the wait before the first respawn; it doubles with each.
 	backOff = time.Second
 	// maxEnded is how many jobs without a child are remembered whose end the
@@ -28,7 +33,7 @@ const (
 
 // state is what the ParameterServer knows. No I/O, no clock, no actor context.
 // Invariants, held between messages and checked by check:
-//   - a job has a result exactly when it has ended
+//   - a job has a result exactly when it has ended, or is about to
 //   - a waiting job has no child; a running one has, and owns what it runs
 //   - at most maxEnded jobs without a child are remembered whose end the
 //     Scheduler has
@@ -80,23 +85,40 @@ func (j *job) stale(now time.Time) (gone store.Sighting) {
 // it has ended by that; else it is tried again. An owner that gives a sign of
 // life runs the job, so that it is not ours to run.
 func (s *state) refused(now time.Time, j *job, seen store.Sighting, err error) (concluded bool) {
+	if j.mayBeOwned(now, seen, err) {
+		return false
+	}
+	j.crash, j.final = err, true
+	j.conclude(now)
+	if fault.KindOf(err) == fault.Conflict && seen.Incarnation > 0 {
+		j.takenOver(seen)
+	}
+	return true
+}
+
+// mayBeOwned takes in that a job could not be owned, and reports whether that can
+// change: the store is away, or its owner has given no sign of life so far.
+func (j *job) mayBeOwned(now time.Time, seen store.Sighting, err error) bool {
 	kind := fault.KindOf(err)
 	switch none := (store.Sighting{}); {
 	case kind == fault.Conflict && seen != none && (j.seen == none || j.seen == seen):
 		if j.seen == none {
 			j.seen, j.seenAt = seen, now
 		}
-		return false
+		return true
 	case kind == fault.Unavailable || kind == fault.Unknown:
 		j.seenAt = now // while we cannot see the owner it may have given signs of life, or not been able to
-		return false
+		return true
 	}
-	j.crash, j.final = err, true
-	j.conclude(now)
-	if kind == fault.Conflict && seen.Incarnation > 0 { // it is no end of the job
-		j.result.Phase, j.result.Failure = messages.Phase_PHASE_TAKEN_OVER, wire.Failure(seen.TakenOver("paramserver.own", j.id))
-	}
-	return true
+	return false
+}
+
+// takenOver has a concluded job be another's, which is no end of it.
+func (j *job) takenOver(by store.Sighting) {
+	result := proto.CloneOf(j.end)
+	result.Phase, result.Failure = messages.Phase_PHASE_TAKEN_OVER, wire.Failure(by.TakenOver("paramserver.own", j.id))
+	j.sealing = false
+	j.tell(j.over+1, result)
 }
 
 // hasEnded reports whether a waiting job that this node owns now has ended
@@ -148,7 +170,7 @@ func (s *state) resize(m *messages.ResizeJob) (*job, error) {
 	id := m.GetJob().GetId()
 	j := s.jobs[id]
 	switch n := m.GetSize().GetParallelism(); {
-	case j == nil || j.phase == ended:
+	case j == nil || j.phase >= ending:
 		return nil, fault.New("paramserver.resize", fault.NotFound, "job %s does not run here", id)
 	case n < 1 || n > task.MaxParallelism:
 		return nil, fault.New("paramserver.resize", fault.Invalid, "parallelism %d not in [1, %d]", n, task.MaxParallelism)
@@ -178,9 +200,9 @@ func (s *state) halt(now time.Time, m *messages.StopJob) (j *job, concluded bool
 		return nil, false, fault.New("paramserver.stop", fault.NotFound, "there is no job %s", m.GetJobId())
 	case j.result.GetPhase() == messages.Phase_PHASE_TAKEN_OVER:
 		return nil, false, wire.Error(j.result.GetFailure())
-	case j.phase == ended && j.result.GetPhase() != messages.Phase_PHASE_STOPPED:
+	case j.phase >= ending && j.result.GetPhase() != messages.Phase_PHASE_STOPPED:
 		return nil, false, fault.New("paramserver.stop", fault.Conflict, "job %s has ended already", j.id)
-	case j.phase != ended && j.stop == nil:
+	case j.phase < ending && j.stop == nil:
 		j.stop = m
 	}
 	if j.phase == waiting {
@@ -195,7 +217,7 @@ func (s *state) halt(now time.Time, m *messages.StopJob) (j *job, concluded bool
 // so that the Journal may not hear of the end, has concluded by it.
 func (s *state) finish(m *messages.JobFinished) (j *job, concluded bool) {
 	j = s.jobs[m.GetJob().GetId()]
-	if j == nil || j.phase == ended || m.GetJob().GetIncarnation() != j.incarnation || m.GetResult() == nil {
+	if j == nil || j.phase >= ending || m.GetJob().GetIncarnation() != j.incarnation || m.GetResult() == nil {
 		return nil, false
 	}
 	concluded = j.phase == waiting
@@ -288,9 +310,14 @@ func (s *state) forget() {
 // unreported returns the jobs whose end the Scheduler does not have, in the
 // order of their ids.
 func (s *state) unreported() []*job {
+	return s.sorted(func(j *job) bool { return j.phase == ended && !j.reported })
+}
+
+// sorted returns the jobs that are so, in the order of their ids.
+func (s *state) sorted(so func(*job) bool) []*job {
 	var jobs []*job
 	for _, j := range s.jobs {
-		if j.phase == ended && !j.reported {
+		if so(j) {
 			jobs = append(jobs, j)
 		}
 	}
@@ -302,10 +329,10 @@ func (s *state) unreported() []*job {
 func (s *state) check() error {
 	forgettable := 0
 	for _, j := range s.jobs {
-		if (j.phase == ended) != (j.result != nil) || j.reported && j.phase != ended {
+		if (j.phase >= ending) != (j.result != nil) || j.reported && j.phase != ended || j.phase == ending && !j.sealing {
 			return fmt.Errorf("job %s in phase %d has result %v, reported %t", j.id, j.phase, j.result, j.reported)
 		}
-		if j.phase == waiting && j.alive || j.phase == running && !j.alive {
+		if (j.phase == waiting || j.phase == ending) && j.alive || j.phase == running && !j.alive {
 			return fmt.Errorf("job %s in phase %d: a child is alive: %t", j.id, j.phase, j.alive)
 		}
 		if j.phase == running && (j.owned == nil || j.owned.Incarnation != j.incarnation) || j.respawns > maxRespawns {

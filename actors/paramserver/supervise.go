@@ -70,9 +70,17 @@ func (s *server) spawnChild(ctx actor.Context, ref *messages.JobRef, j *job) (pi
 	return ctx.SpawnNamed(j.owned.Job(ref, j.start), fmt.Sprintf("%s.%d", ref.GetId(), ref.GetIncarnation()))
 }
 
-// conclude tells the world of an end that no TrainJob is left to tell.
+// conclude has the world know of an end that no TrainJob is left to tell; where
+// it is decided here, once the store has it.
 func (s *server) conclude(ctx actor.Context, j *job) {
 	s.release(ctx, j, true)
+	if j.phase == ended {
+		s.tell(ctx, j)
+	}
+	s.seal(ctx, j)
+}
+
+func (s *server) tell(ctx actor.Context, j *job) {
 	s.answer(ctx, j)
 	ref := j.ref()
 	outbox := actorkit.NewOutbox(ref)

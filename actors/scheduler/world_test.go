@@ -63,6 +63,7 @@ func newWorld(t testing.TB, seed uint64, policy scheduler.Policy) *world {
 	w.server = w.sim.Spawn("paramserver", paramserver.Props(paramserver.Deps{
 		Log: zap.NewNop().WithOptions(zap.Development()), Rim: w.sim.Rim(), Journal: journal,
 		Own:       w.own,
+		End:       w.end,
 		Scheduler: func() *actor.PID { return w.scheduler },
 	}))
 	w.sim.Check(func() error { return w.check() })
@@ -77,6 +78,12 @@ func (w *world) own(id string, _ *messages.StartJob, _ store.Sighting) (*paramse
 		Job:         func(ref *messages.JobRef, start *messages.StartJob) *actor.Props { return playedJob(w, ref, start) },
 		Release:     func() {}, Discard: func() {},
 	}, store.Sighting{}, nil
+}
+
+// end plays the store, too.
+func (w *world) end(id string, _ *messages.StartJob, end *messages.JobResult, over uint64, _ store.Sighting) (*paramserver.Ended, store.Sighting, error) {
+	w.claims[id] = max(w.claims[id], over) + 1
+	return &paramserver.Ended{Incarnation: w.claims[id], Result: end}, store.Sighting{}, nil
 }
 
 // keep plays the Journal.

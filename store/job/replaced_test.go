@@ -185,3 +185,36 @@ func TestACopyInTheMiddleOfASave(t *testing.T) {
 		}
 	}
 }
+
+// A store that is emptied where it is gets nothing until its store.json is back,
+// and then all that a running job needs.
+func TestAJobIsSavedAnewWhereTheStoreWasEmptied(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := openFile(t, dir)
+	storeID, err := store.ID(t.Context(), s)
+	require.NoError(t, err)
+	catalog := job.New(s)
+	require.NoError(t, catalog.Create(t.Context(), id, json.RawMessage(`{"epochs":3}`)))
+	claim, _, err := catalog.Claim(t.Context(), id, me, job.Sighting{})
+	require.NoError(t, err)
+	require.NoError(t, save(t.Context(), claim, 1))
+
+	name := filepath.Join(dir, "store.json")
+	for _, gone := range []string{filepath.Join(dir, "jobs"), name} {
+		require.NoError(t, os.RemoveAll(gone))
+	}
+	for _, err := range []error{save(t.Context(), claim, 2), claim.Beat(t.Context()), catalog.PutEvents(t.Context(), id, 1, 0, []byte("{}\n"))} {
+		requireKind(t, fault.Unavailable, err)
+		require.ErrorContains(t, err, "write that to "+name)
+	}
+	require.NoDirExists(t, filepath.Join(dir, "jobs"))
+
+	require.NoError(t, os.WriteFile(name, []byte(`{"id":"`+storeID+`"}`), 0o600))
+	require.NoError(t, save(t.Context(), claim, 2))
+	other := openStore(t, dir)
+	_, err = other.Task(t.Context(), id)
+	require.NoError(t, err)
+	_, _, err = other.Claim(t.Context(), id, me, job.Sighting{})
+	requireKind(t, fault.Conflict, err)
+	goesOn(t, other, dir, claim)
+}

@@ -132,3 +132,30 @@ func TestE2EAJobsProcessHangsAndThenTheServerIsKilled(t *testing.T) {
 	require.Empty(t, next.processes(t))
 	require.Empty(t, files(t, s.tmp))
 }
+
+// A job that was stopped while its process could not hear of it, and one whose
+// process died too often, are no more to the next server than they were to this one.
+func TestE2EAnEndThatNoProcessStoredStays(t *testing.T) {
+	t.Parallel()
+	s := newHome(t).up(t, "--listen", "127.0.0.1:0", "--slots", "2", "--jobs", "process")
+	flags := []string{"-e", "100000", "-b", "16", "-p", "1", "--static", "--checkpoint-every", "1h"}
+	frozen, dies := s.submit(t, flags...), s.submit(t, flags...)
+	s.until(t, frozen, "its first epoch", func(a apiTask) bool { return a.Epoch >= 1 })
+	require.NoError(t, syscall.Kill(s.processOf(t, frozen), syscall.SIGSTOP))
+	require.Zero(t, s.ask(t, "task", "stop", "--id", frozen).code)
+	await(t, patience, "the end of the other one", func() bool {
+		if pid := s.processOf(t, dies); pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return s.show(t, dies).Phase == "FAILED"
+	})
+	require.Equal(t, 8, s.ask(t, "task", "show", "--id", frozen, "--follow").code)
+	s.end(t, syscall.SIGKILL)
+
+	next := s.home.up(t, "--listen", strings.TrimPrefix(s.url, "http://"), "--jobs", "process")
+	last := next.submit(t, "-e", "1", "-p", "1") // by its end the server has looked at what the last one left
+	next.until(t, last, "its end", func(a apiTask) bool { return a.Phase == "SUCCEEDED" })
+	require.Equal(t, "STOPPED", next.show(t, frozen).Phase)
+	require.Equal(t, "FAILED", next.show(t, dies).Phase)
+	require.Zero(t, next.end(t, syscall.SIGTERM), next.log.String())
+}
