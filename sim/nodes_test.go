@@ -166,28 +166,47 @@ func TestWhatANodeHadRunsElsewhereAtOnce(t *testing.T) {
 	require.Len(t, result.GetEpochs()[2].GetFreshOptimizers(), 2, "whose states went with the node, and the history names them")
 }
 
-// The answers of a node that dies before they are merged are made again elsewhere.
+// The answers of a node that dies before they are merged are made again elsewhere,
+// whether that is known when they are to be merged or not.
 func TestAnswersThatWentWithTheirNodeAreMadeAgain(t *testing.T) {
-	s := newSceneOf(t, 3, func(c *sim.Config) {
-		c.Slots, c.Data = 2, data(t, 600, 0)
-		c.Functions.Base, c.Functions.PerSample, c.Functions.Jitter = time.Second, 0, 0
-		c.Functions.Script = func(inv functions.Invocation, b fake.Behaviour) fake.Behaviour {
-			if inv.Index == 2 { // which runs beside the job
-				b.Took = 3 * time.Second
-			}
-			return b
-		}
-	})
-	n := s.join(t, "n1", 4)
+	for _, found := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
+		t.Run(found.String(), func(t *testing.T) {
+			s := newSceneOf(t, 3, func(c *sim.Config) {
+				c.Slots, c.Data = 2, data(t, 600, 0)
+				c.Functions.Base, c.Functions.PerSample, c.Functions.Jitter = time.Second, 0, 0
+				c.Functions.Script = func(inv functions.Invocation, b fake.Behaviour) fake.Behaviour {
+					if inv.Index == 2 { // which runs beside the job
+						b.Took = 3 * time.Second
+					}
+					return b
+				}
+			})
+			n := s.join(t, "n1", 4)
+			s.Sim.Advance(3 * time.Second)
+			id := s.submit(t, rounds(6))
+			watch := s.watches[id]
+			s.Sim.RunUntil(func() bool { return len(merges(watch)) == 2 }, time.Minute)
+			s.Sim.Advance(1500 * time.Millisecond)
+			require.Zero(t, n.Runner.Running, "those of the node have answered")
+			require.Positive(t, n.Runner.Started)
+			s.KillNode(n, found)
+			s.Sim.RunUntil(s.allEnded, time.Hour)
+			s.verify(t, id)
+			require.Equal(t, messages.Phase_PHASE_SUCCEEDED, watch.Result.GetPhase(), "%v", watch.Result.GetFailure())
+		})
+	}
+}
+
+// The first model is the job's, wherever it was made.
+func TestTheFirstModelOutlivesTheNodeThatMadeIt(t *testing.T) {
+	s := steady(t, 1)
+	n := s.join(t, "n1", 3)
 	s.Sim.Advance(3 * time.Second)
-	id := s.submit(t, rounds(6))
+	id := s.submit(t, rounds(4))
 	watch := s.watches[id]
-	s.Sim.RunUntil(func() bool { return len(merges(watch)) == 2 }, time.Minute)
-	s.Sim.Advance(1500 * time.Millisecond)
-	ran := n.Runner.Started
-	require.Zero(t, n.Runner.Running, "those of the node have answered")
-	require.Positive(t, ran)
-	s.KillNode(n, 100*time.Millisecond)
+	s.Sim.RunUntil(func() bool { return n.Runner.Running == 3 }, time.Minute)
+	require.Equal(t, 4, n.Runner.Started, "it has made the first model")
+	s.KillNode(n, time.Second)
 	s.Sim.RunUntil(s.allEnded, time.Hour)
 	s.verify(t, id)
 	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, watch.Result.GetPhase(), "%v", watch.Result.GetFailure())
