@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -178,7 +179,11 @@ func (s *session) introduce(server *api.Server, web config.API, local config.Nod
 		return nil
 	}
 	_, at, _ := strings.Cut(urls[0], "://")
-	token, err := m.id.Authority().ReplaceToken("start")
+	_, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return err // it is being listened on
+	}
+	token, err := m.id.Authority().ReplaceToken("start-" + port) // other servers may share the folder
 	if err != nil {
 		return err
 	}
