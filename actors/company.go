@@ -86,6 +86,7 @@ type Company struct {
 	runner     *host.Local
 	store      store.Store
 	space      plane.Space
+	among      bool          // there may be other nodes
 	preparing  chan struct{} // holds a token while a function is made ready
 	datasets   *dataset.Catalog
 	models     *results
@@ -125,7 +126,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, preparing: make(chan struct{}, 1)}
+	c := &Company{log: cfg.Log, among: cfg.Nodes != nil, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, preparing: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
@@ -221,6 +222,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 		Processes: c.processes,
 	}
 	if n := cfg.Nodes; n != nil {
+		deps.Options = append(deps.Options, actorkit.Bounded(cfg.Log))
 		deps.Directory, deps.Follows, deps.Labels, deps.Version = n.Directory, n.follows(), n.Labels, n.Version
 		if err := n.Remote(c.system); err != nil {
 			return err

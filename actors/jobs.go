@@ -49,7 +49,7 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 func (c *Company) enqueue(ctx context.Context, id string, t *messages.TrainTask, warnings ...string) (Submission, error) {
 	now := c.rim.Now()
 	c.board.Submitted(&messages.JobView{Id: id, Origin: c.jobs.origin, Task: t, SubmittedMs: now.UnixMilli()}, now)
-	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: lifeKey(id, 0), JobId: id, Task: t})
+	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: lifeKey(id, 0), JobId: id, Task: c.bound(t)})
 	if reply == nil {
 		return Submission{}, err
 	}

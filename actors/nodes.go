@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/messages"
@@ -73,6 +74,20 @@ func (c *Company) meet(n *Nodes) {
 		<-c.ctx.Done()
 		stop()
 	})
+}
+
+// bound returns a task as the Scheduler gets it: the functions of a job that has a
+// process of its own run there, and endpoints find a job at this node alone.
+func (c *Company) bound(t *messages.TrainTask) *messages.TrainTask {
+	if !c.among {
+		return t
+	}
+	t = proto.CloneOf(t)
+	t.Node = ""
+	if c.processes != nil || c.remotes.Has(host.FunctionKey(t.GetFunctionName(), t.GetFunctionVersion(), t.GetOptions().GetEnv())) {
+		t.Node = c.jobs.owner.Node
+	}
+	return t
 }
 
 // prepare has the function of an attempt ready on this node, which may never have

@@ -63,7 +63,7 @@ func (c *Company) isKnown(ctx context.Context, id, key string, t *messages.Train
 // changed since.
 func asAsked(t *messages.TrainTask) *messages.TrainTask {
 	t = proto.CloneOf(t)
-	t.DatasetName, t.DatasetDigest, t.TrainSamples, t.TestSamples, t.FunctionVersion = "", "", 0, 0, ""
+	t.DatasetName, t.DatasetDigest, t.TrainSamples, t.TestSamples, t.FunctionVersion, t.Node = "", "", 0, 0, "", ""
 	return t
 }
 

@@ -43,6 +43,7 @@ type TrainTask struct {
 	DatasetTestShare float64 `protobuf:"fixed64,13,opt,name=dataset_test_share,json=datasetTestShare,proto3" json:"dataset_test_share,omitempty"` // of a file without a test part, in (0, 1); 0: 0.2
 	FunctionVersion  string  `protobuf:"bytes,11,opt,name=function_version,json=functionVersion,proto3" json:"function_version,omitempty"`        // of a user's program, sha256, hex; empty: a built-in
 	ModelType        string  `protobuf:"bytes,14,opt,name=model_type,json=modelType,proto3" json:"model_type,omitempty"`                          // what the user calls the model; a label, nothing depends on it
+	Node             string  `protobuf:"bytes,15,opt,name=node,proto3" json:"node,omitempty"`                                                     // filled in at submission, too: that alone runs the functions; empty: any
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -171,6 +172,13 @@ func (x *TrainTask) GetFunctionVersion() string {
 func (x *TrainTask) GetModelType() string {
 	if x != nil {
 		return x.ModelType
+	}
+	return ""
+}
+
+func (x *TrainTask) GetNode() string {
+	if x != nil {
+		return x.Node
 	}
 	return ""
 }
@@ -575,7 +583,7 @@ var File_messages_task_proto protoreflect.FileDescriptor
 
 const file_messages_task_proto_rawDesc = "" +
 	"\n" +
-	"\x13messages/task.proto\x12\x0ftroupe.messages\"\xf9\x03\n" +
+	"\x13messages/task.proto\x12\x0ftroupe.messages\"\x8d\x04\n" +
 	"\tTrainTask\x12#\n" +
 	"\rfunction_name\x18\x01 \x01(\tR\ffunctionName\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\tR\adataset\x12\x16\n" +
@@ -593,7 +601,8 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x12dataset_test_share\x18\r \x01(\x01R\x10datasetTestShare\x12)\n" +
 	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\x12\x1d\n" +
 	"\n" +
-	"model_type\x18\x0e \x01(\tR\tmodelType\"\xb5\n" +
+	"model_type\x18\x0e \x01(\tR\tmodelType\x12\x12\n" +
+	"\x04node\x18\x0f \x01(\tR\x04node\"\xb5\n" +
 	"\n" +
 	"\fTrainOptions\x12/\n" +
 	"\x13default_parallelism\x18\x01 \x01(\rR\x12defaultParallelism\x12'\n" +

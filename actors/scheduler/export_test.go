@@ -157,7 +157,7 @@ func (s *Script) do(words []string, args map[string]string) string {
 	return ""
 }
 
-// submit queues a job: submit [p=n] [min=n] [max=n] [static] [prio=n] [key=k] [require=a:b].
+// submit queues a job: submit [p=n] [min=n] [max=n] [static] [prio=n] [key=k] [require=a:b] [node=n].
 func (s *Script) submit(args map[string]string) string {
 	key := args["key"]
 	if key == "" {
@@ -165,7 +165,7 @@ func (s *Script) submit(args map[string]string) string {
 	}
 	_, static := args["static"]
 	reply := s.state.submit(s.now, &messages.SubmitJob{Key: key, Task: &messages.TrainTask{
-		FunctionName: "mlp", Dataset: "digits",
+		FunctionName: "mlp", Dataset: "digits", Node: args["node"],
 		Options: &messages.TrainOptions{
 			DefaultParallelism: number[uint32](args["p"]), MinParallelism: number[uint32](args["min"]), MaxParallelism: number[uint32](args["max"]),
 			StaticParallelism: static, RequireLabels: labels(args["require"]), Priority: number[int32](args["prio"]),

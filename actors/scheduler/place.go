@@ -10,8 +10,12 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-// suits reports whether a host has every label that a job requires.
+// suits reports whether a host may run the functions of a job: it is the one that
+// is named, if one is, and has every label that is required.
 func (h *host) suits(t *messages.TrainTask) bool {
+	if t.GetNode() != "" && t.GetNode() != h.node {
+		return false
+	}
 	for key, value := range t.GetOptions().GetRequireLabels() {
 		if has, ok := h.labels[key]; !ok || has != value {
 			return false
