@@ -7,7 +7,7 @@
 //	            └── StopJob ────────────────────────────────────────────> ended
 //
 // In: SubmitJob, ResumeJob and StopJob from clients; HostReported and HostLeft from
-// FunctionHosts; StartJobReply, ResizeJobReply, StopJobReply and JobFinished
+// FunctionHosts; NodesListed from the cluster's member table, where there is one; StartJobReply, ResizeJobReply, StopJobReply and JobFinished
 // from the ParameterServer; RequestParallelism from TrainJobs; JobEventReply
 // from the Journal.
 // Out: StartJob, ResizeJob, StopJob and JobFinishedReply to the
@@ -38,6 +38,14 @@
 // slots. A loss: an elastic job that loses slots follows them, and returns to
 // its N as they return. What an epoch measured across a loss says little about
 // N, so the policy is not asked again until the loss is made good.
+//
+// # Nodes
+//
+// A host counts while it reports and, once NodesListed has come, while its node is
+// listed. One that is not is gone: its slots are taken back, and every job that has
+// something there hears of it in the same instant. Slots go to nodes where the job
+// has some already, and to none that lacks a label which it requires; jobs that
+// wait for a label hold up nobody.
 //
 // # Crash
 //
