@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,7 +171,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.catalog, c.slots, c.board = job.New(bucket), cfg.Node.Slots, board.New(c.rim.Now)
 	if !cfg.Served {
-		c.events = newEventLog(c.catalog, cfg.Log)
+		c.events = newEventLog(c.catalog, cfg.Log, c.rim.Now)
 		c.closers = append(c.closers, c.events.close)
 	}
 	if cfg.Server {
@@ -304,7 +305,7 @@ func (c *Company) warn(text string) {
 	for q := range c.watching {
 		q.put(warned(text))
 	}
-	if len(c.watching) == 0 {
+	if len(c.watching) == 0 && !slices.Contains(c.warnings, text) { // what lasts is said again and again
 		c.warnings = append(c.warnings, text)
 	}
 }
