@@ -153,7 +153,7 @@ func (a *attempt) close() {
 }
 
 // enter notes a request that is served, and reports whether the attempt still
-// takes it; leave is called when it is over.
+// takes it; leave is called when it is over, or is to outlast the attempt.
 func (a *attempt) enter(r *http.ResponseController) (leave func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -480,7 +480,12 @@ func TestNextWaitsForTheMerge(t *testing.T) {
 		merge := make(chan error)
 		s.merged = func(ctx context.Context, ref remote.Ref) error {
 			require.Equal(t, remote.Ref{Job: job, Incarnation: 3, Task: "train", Epoch: 2, Round: 1, Function: 1, Attempt: 1}, ref)
-			return <-merge
+			select {
+			case err := <-merge:
+				return err
+			case <-ctx.Done(): // as the real one
+				return ctx.Err()
+			}
 		}
 		inv, _, _ := training(t)
 		c, ended := s.open(inv)
@@ -494,8 +499,10 @@ func TestNextWaitsForTheMerge(t *testing.T) {
 		require.Equal(t, 0.25, answer.Loss)
 		select {
 		case <-c.gone:
-			t.Error("a function that waits for the merge is let go on")
-		default:
+			t.Fatal("a function that waits for the merge is let go on")
+		case r := <-answered:
+			t.Fatalf("it does not wait: %d %s", r.status, r.body)
+		case <-time.After(50 * time.Millisecond): // in which a connection that was cut off would be noticed
 		}
 		merge <- failure
 		r := <-answered
