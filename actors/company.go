@@ -158,7 +158,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.logs.add, c.warn)
 	c.closers = append(c.closers, c.programs.Close)
-	c.remotes = newRemotes(c.ctx, cfg.ServesJobs)
+	c.remotes = newRemotes(c.ctx, cfg.ServesJobs, c.log, c.warn)
 	c.closers = append(c.closers, c.remotes.Close)
 	c.system, c.load = actorkit.NewSystem(cfg.Log), &actorkit.Load{}
 	c.load.Watch(c.system)

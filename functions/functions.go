@@ -71,7 +71,7 @@ const (
 // Invocation is all that a function may depend on. Its pure part decides the
 // answer: Task, Function, Epoch, Round, Index, N, K, BatchSize, LR, Seed, Args,
 // Env, Positions, Data, Infer, Model, Optimizer, and Threads. The rest (JobID, Incarnation,
-// Attempt, Slot, ModelVersion) is for logs and for choosing what to break: no
+// Attempt, Slot, ModelVersion, Timeout) is for logs, for how long to wait, and for choosing what to break: no
 // answer may depend on it.
 type Invocation struct {
 	Task        Task
@@ -103,6 +103,9 @@ type Invocation struct {
 	Optimizer Input           // Size 0 = none: start afresh
 
 	ModelVersion uint64 // of Model: merges since init
+
+	// Timeout is how long the caller waits before it cancels; 0: not known.
+	Timeout time.Duration
 
 	ModelOut     Output // nil = not wanted; Val writes none
 	OptimizerOut Output // nil = not wanted; Train only

@@ -52,7 +52,8 @@ type run struct {
 	slot      int
 	inv       *messages.Invoke
 	attempt   *attempt // nil: nobody wants its answer any more
-	starting  bool     // the function has yet to say that it is at work
+	elsewhere bool     // the function runs where the slot is not: it says when it is at work
+	starting  bool     // it has yet to say so
 	cancelled bool
 	cause     error // of that: the function's time is over, or nobody wants it
 	retired   bool
@@ -215,7 +216,7 @@ func (s *state) timeOut(r *run, took time.Duration, now time.Time) {
 	if r.attempt == nil {
 		return
 	}
-	a, limit := r.attempt, time.Duration(r.inv.GetPlan().GetTimeoutMs())*time.Millisecond
+	a, limit := r.attempt, timeLimit(r.inv)
 	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v%s", limit, s.outOfTime(r.inv)))
 	failure.Chaos = blames(Chaos(r.inv), true)
 	s.cancelRun(r, context.DeadlineExceeded)
