@@ -18,6 +18,10 @@ import (
 	"github.com/troupe-ml/troupe/tensor"
 )
 
+// opForm is the Op of a rejection for what an answer is, not for its values: a
+// smaller learning rate does not mend it. The job tells its user so.
+const opForm = "host.form"
+
 // output is a state dict that a runtime writes to the plane.
 type output struct {
 	space plane.Space
@@ -50,7 +54,7 @@ func (x *execution) output(part string, check *tensor.Checker) *output {
 // Create implements functions.Output.
 func (o *output) Create(size int64) (io.Writer, error) {
 	if o.draft != nil {
-		return nil, fault.New("host.output", fault.Rejected, "the %s was to be written twice", o.what)
+		return nil, fault.New(opForm, fault.Rejected, "the %s was to be written twice", o.what)
 	}
 	if o.full {
 		return nil, fault.New("host.output", fault.Unavailable, "no room for the %s, %d bytes: %w", o.what, size, fullDisk())
@@ -98,11 +102,11 @@ func (o *output) Attest(crc uint32) { o.attested = &crc }
 // 0), for being finite.
 func (o *output) seal(reference tensor.Source) (*messages.TensorRef, error) {
 	if o.draft == nil {
-		return nil, fault.New("host.output", fault.Rejected, "the function wrote no %s", o.what)
+		return nil, fault.New(opForm, fault.Rejected, "the function wrote no %s", o.what)
 	}
 	ref, err := o.draft.Seal()
 	if fault.KindOf(err) == fault.Invalid { // not as long as the runtime said
-		return nil, fault.New("host.output", fault.Rejected, "%s: %w", o.what, err)
+		return nil, fault.New(opForm, fault.Rejected, "%s: %w", o.what, err)
 	}
 	if err != nil {
 		return nil, err
@@ -124,7 +128,11 @@ func (o *output) seal(reference tensor.Source) (*messages.TensorRef, error) {
 		reference = written
 	}
 	if err := o.check.Check(reference, written); err != nil {
-		return nil, fault.New("host.output", fault.KindOf(err), "%s: %w", o.what, err)
+		op := "host.output"
+		if e, is := errors.AsType[*fault.Error](err); is && e.Op == tensor.FormOp {
+			op = opForm
+		}
+		return nil, fault.New(op, fault.KindOf(err), "%s: %w", o.what, err)
 	}
 	return wire.TensorRef(ref), nil
 }
@@ -157,7 +165,7 @@ func (o *output) verify(blob plane.Blob) error {
 		want, said = *o.attested, true
 	}
 	if !said {
-		return fault.New("host.output", fault.Rejected, "%s: its writer does not say what it wrote", o.what)
+		return fault.New(opForm, fault.Rejected, "%s: its writer does not say what it wrote", o.what)
 	}
 	got := crc32.NewIEEE()
 	const most = 256 << 10
@@ -166,7 +174,7 @@ func (o *output) verify(blob plane.Blob) error {
 		return fault.New("host.output", fault.Unavailable, "read the %s: %w", o.what, err)
 	}
 	if got.Sum32() != want {
-		return fault.New("host.output", fault.Rejected,
+		return fault.New(opForm, fault.Rejected,
 			"%s: its %d bytes are damaged: their CRC-32 is %08x, that of what the function wrote %08x", o.what, blob.Size(), got.Sum32(), want)
 	}
 	return nil

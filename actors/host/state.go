@@ -151,7 +151,7 @@ func (s *state) cancel(m *messages.CancelInvocation, now time.Time) {
 func (s *state) overdue(a *attempt, now time.Time) {
 	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "took much longer than other functions of its round"))
 	failure.Chaos = blames(Chaos(a.inv), true)
-	s.wentWrong(a.run.slot, failure, now)
+	s.wentWrong(a.run, failure, now)
 	a.job.failedOn[a.inv.GetAttempt().GetFunction()] = a.run.slot
 	s.cancelRun(a.run, context.DeadlineExceeded)
 }
@@ -204,7 +204,7 @@ func (s *state) ended(r *run, result *result, now time.Time) {
 		failure.Chaos = blames(Chaos(r.inv), false)
 		s.fail(a, failure, result.took, now)
 	default:
-		s.wentWell(r.slot)
+		s.wentWell(r)
 		answer.Attempt, answer.DurationUs = a.inv.GetAttempt(), uint64(result.took.Microseconds())
 		s.end(a, answer)
 	}

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -154,7 +155,7 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 		switch {
 		case attempt.GetTask() == messages.Task_TASK_INIT:
 			out.Text = fmt.Sprintf("the first model was rejected twice: %s; look at what the function begins with", failure.GetText())
-		case attempt.GetTask() == messages.Task_TASK_VALIDATE && failure.GetOp() == "host.check": // counts: see actors/host
+		case attempt.GetTask() == messages.Task_TASK_VALIDATE && isForm(failure):
 			out.Text = fmt.Sprintf("the validation was rejected twice (epoch %d, test positions%s): %s; look at what the function's validation reports",
 				attempt.GetEpoch(), positions, failure.GetText())
 		case attempt.GetTask() == messages.Task_TASK_VALIDATE:
@@ -162,6 +163,9 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 				attempt.GetEpoch(), positions, failure.GetText())
 		case failure.GetOp() == "host.check":
 			out.Text = fmt.Sprintf("the answer was rejected twice (%s): %s; look at what the function reports", where, failure.GetText())
+		case isForm(failure):
+			out.Text = fmt.Sprintf("the answer was rejected twice (%s): %s; look at what the function (its endpoint, where it has one) sends",
+				where, failure.GetText())
 		default:
 			out.Text = fmt.Sprintf("diverged: %s, %s, positions%s, lr %v; lower --lr, or look at the data at these positions "+
 				"(--on-bad-samples drop skips them)",
@@ -173,6 +177,12 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 		out.Text = failure.GetText()
 	}
 	return out
+}
+
+// isForm reports whether an answer was rejected for what it is, counts among that,
+// and not for what was learned: see actors/host and functions/remote.
+func isForm(rejected *messages.Failure) bool {
+	return slices.Contains([]string{"host.check", "host.form", "remote.answer", "remote.put"}, rejected.GetOp())
 }
 
 // retryDue lets an assignment run again if it still waits for that: so many

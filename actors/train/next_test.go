@@ -21,21 +21,24 @@ func TestKubeMLsFunctionsWaitForTheMerge(t *testing.T) {
 	for name, c := range map[string]struct {
 		loss func(function string) string
 		ends messages.Phase
+		cut  bool
 		next map[int]int
+		says string
 	}{
-		"merged": {func(string) string { return "1" }, messages.Phase_PHASE_SUCCEEDED, map[int]int{200: 4}},
+		"merged": {func(string) string { return "1" }, messages.Phase_PHASE_SUCCEEDED, false, map[int]int{200: 4}, ""},
 		"given up": {func(function string) string {
 			if function == "1" {
 				return `"NaN"`
 			}
 			return "1"
-		}, messages.Phase_PHASE_FAILED, map[int]int{500: 3}},
+		}, messages.Phase_PHASE_FAILED, false, map[int]int{500: 3}, "diverged: the loss is NaN"},
+		"no models": {func(string) string { return "1" }, messages.Phase_PHASE_FAILED, true, nil, "look at what the function (its endpoint, where it has one) sends"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.LeakCheck(t)
 			defer http.DefaultClient.CloseIdleConnections()
 			company, job := alone(t, "kubeml")
-			k := &functionstest.KubeML{T: t, Loss: c.loss}
+			k := &functionstest.KubeML{T: t, Loss: c.loss, Cut: c.cut}
 			endpoint := httptest.NewServer(k)
 			defer endpoint.Close()
 			_, err := company.Functions().Link(t.Context(), "far", []string{endpoint.URL})
@@ -57,6 +60,11 @@ func TestKubeMLsFunctionsWaitForTheMerge(t *testing.T) {
 			require.NoError(t, <-served)
 			require.Equal(t, c.ends, job.Result().GetPhase(), job.Result().GetFailure().GetText())
 			endpoint.Close() // once its handlers have returned
+			require.Contains(t, job.Result().GetFailure().GetText(), c.says)
+			if c.next == nil { // how many began before the job had ended is not said
+				require.NotContains(t, k.Next(), 200)
+				return
+			}
 			require.Equal(t, c.next, k.Next())
 		})
 	}

@@ -165,7 +165,7 @@ func (a *attempt) answered(ctx context.Context, endpoint string, response *http.
 		if a.settled() {
 			return a.err
 		}
-		return fault.New("remote.run", fault.Rejected, "%w", err)
+		return fault.New("remote.answer", fault.Rejected, "%w", err)
 	}
 	return nil
 }
