@@ -245,7 +245,7 @@ func TestE2EServeEndsInOrder(t *testing.T) {
 			require.Zero(t, e.end(t, syscall.SIGTERM), e.log.String())
 			t.Logf("ended after %v", time.Since(began))
 			if c.code == 0 { // what was trained is merged, and the validation after it meets nobody, and waits
-				e = h.serve(t, e.url[strings.LastIndex(e.url, ":")+1:], e.args...)
+				h.serve(t, e.url[strings.LastIndex(e.url, ":")+1:], e.args...)
 			}
 			over := r.wait(t)
 			require.Equal(t, c.code, over.code, over.err)
