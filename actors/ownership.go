@@ -156,6 +156,8 @@ func (o *OwnedJob) look(ctx context.Context, stored *StoredJob) (string, error) 
 		}
 		if folder != "" {
 			texts = append(texts, folder+" has tensors, and neither state.json nor previous.json, which would say how far they are trained: the job begins again")
+		} else if o.claim.Follows().Incarnation > 0 {
+			texts = append(texts, "the job was begun before, and the store has no state of it: it begins at epoch 1")
 		}
 	}
 	return strings.Join(texts, "; "), nil
@@ -275,7 +277,9 @@ type StoredJob struct {
 	ID     string
 	Origin string // run or server
 	Task   *messages.TrainTask
-	State  *messages.JobState // the newest that is whole; nil: none yet
+	// Warnings are what people should know of how it was found.
+	Warnings []string
+	State    *messages.JobState // the newest that is whole; nil: none yet
 
 	submittedMs int64  // since 1970
 	incarnation uint64 // that wrote the state
@@ -311,7 +315,8 @@ func readJob(ctx context.Context, catalog *job.Catalog, id string, load func(con
 	}
 	stored.State, stored.incarnation, stored.files, stored.newer = &messages.JobState{}, state.Incarnation, state.Files, state.Newer
 	if err := readJSON.Unmarshal(state.Doc, stored.State); err != nil {
-		return nil, fault.New("actors.job", fault.Corrupt, "job %s: its state is damaged: %w", id, err)
+		stored.State = nil
+		return stored, fault.New("actors.job", fault.Corrupt, "job %s: its state is damaged: %w", id, err)
 	}
 	return stored, nil
 }

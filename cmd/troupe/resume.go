@@ -25,6 +25,7 @@ func (s *session) resume(id string, n uint32, flags *nodeFlags) error {
 	if err != nil {
 		return err
 	}
+	s.warnAll(stored.Warnings)
 	if result := stored.State.GetResult(); result.GetPhase() == messages.Phase_PHASE_SUCCEEDED {
 		return s.printResult(stored.ID, stored.Task, result, "", flags.output)
 	}

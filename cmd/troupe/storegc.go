@@ -81,11 +81,12 @@ func (s *session) collect(ctx context.Context, url string, older time.Duration, 
 	if output == "json" {
 		return errors.Join(err, s.printJSON(rows))
 	}
-	fmt.Fprintf(s.screen, "%s: %s, %d bytes, %s\n", url, count(len(rows), "object"), report.Bytes, done)
-	if len(rows) > 0 {
-		err = errors.Join(err, s.printTable(garbageTable(report.Items)))
+	if len(rows) == 0 && err == nil {
+		fmt.Fprintf(s.screen, "%s: nothing %s\n", url, done)
+		return err
 	}
-	return err
+	fmt.Fprintf(s.screen, "%s: %s, %d bytes, %s\n", url, count(len(rows), "object"), report.Bytes, done)
+	return errors.Join(err, s.printTable(garbageTable(report.Items)))
 }
 
 // garbageTable adds up what goes, by reason.
