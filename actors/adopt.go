@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/actors/board"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -22,20 +23,21 @@ const adoptAgain = 2 * time.Second
 // of run are left alone. Then what others left undone as their jobs ended is
 // completed. It returns when all that is done, or ctx ends.
 func (c *Company) adopt(ctx context.Context) {
+	var told actorkit.Sparse // of a store that is away: it is so for all of this
 	var left []orphan
 	var ended []string // too many to hold
-	for !c.tried(ctx, "jobs not looked for", func() (err error) { left, ended, err = c.orphans(ctx); return err }) {
+	for !c.tried(ctx, &told, "jobs not looked for", func() (err error) { left, ended, err = c.orphans(ctx); return err }) {
 	}
 	now := c.rim.Now()
 	for _, o := range left {
 		c.board.Submitted(o.goesOn(o.Task, o.life), o.waitsSince(now))
 	}
 	for _, o := range left {
-		for !c.tried(ctx, "job not taken up", func() error { return c.adoptOne(ctx, o, o.waitsSince(now)) }) {
+		for !c.tried(ctx, &told, "job not taken up", func() error { return c.adoptOne(ctx, o, o.waitsSince(now)) }) {
 		}
 	}
 	for _, id := range ended {
-		for !c.tried(ctx, "end of a job not completed", func() error { return c.finish(ctx, id) }) {
+		for !c.tried(ctx, &told, "end of a job not completed", func() error { return c.finish(ctx, id) }) {
 		}
 	}
 }
@@ -52,7 +54,7 @@ func (c *Company) finish(ctx context.Context, id string) error {
 
 // tried does something that may have to be done again: true once it is done,
 // cannot be, or ctx has ended.
-func (c *Company) tried(ctx context.Context, what string, do func() error) bool {
+func (c *Company) tried(ctx context.Context, told *actorkit.Sparse, what string, do func() error) bool {
 	err := do()
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -61,7 +63,7 @@ func (c *Company) tried(ctx context.Context, what string, do func() error) bool 
 		c.log.Warn(what, zap.Error(err))
 		return true
 	}
-	c.log.Warn(what+", trying again", zap.Error(err))
+	c.log.Log(told.Level(c.rim.Now()), what+", trying again", zap.Error(err))
 	return pause(ctx, adoptAgain) != nil
 }
 
