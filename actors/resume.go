@@ -130,7 +130,7 @@ func (c *Company) resume(ctx context.Context, id string, task *messages.TrainTas
 	c.jobs.keep(owned)
 	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.ResumeJob{
 		Key: key, JobId: id, Task: task, AfterIncarnation: owned.Incarnation() - 1,
-		WaitedMs: uint64(max(0, c.rim.Now().Sub(since).Milliseconds())),
+		WaitedMs: uint64(max(0, c.rim.Now().Sub(since).Milliseconds())), SubmittedMs: owned.submittedMs,
 	})
 	if err != nil {
 		return Submission{}, err

@@ -114,6 +114,11 @@ type Invocation struct {
 	// the function is at work; nil = nobody asks.
 	Began func()
 
+	// Warn is called, any number of times before Run returns and from one goroutine
+	// at a time, with what a person should know about the function, as its name and
+	// text say; nil = nobody asks. The same text may come with every invocation.
+	Warn func(text string)
+
 	Sabotage Sabotage
 }
 

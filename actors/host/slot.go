@@ -135,12 +135,14 @@ func (s *state) cancelRun(r *run, cause error) {
 	}
 }
 
-// fail ends a running attempt without an answer.
-func (s *state) fail(a *attempt, failure *messages.Failure, took time.Duration, now time.Time) {
+// fail ends a running attempt without an answer, but with what its function warned
+// of.
+func (s *state) fail(a *attempt, failure *messages.Failure, took time.Duration, now time.Time, warnings ...string) {
 	s.wentWrong(a.run, failure, now)
 	a.job.failedOn[a.inv.GetAttempt().GetFunction()] = a.run.slot
 	s.end(a, &messages.InvokeFailed{
 		Attempt: a.inv.GetAttempt(), Failure: failure, DurationUs: uint64(took.Microseconds()), Slot: uint32(a.run.slot) + 1,
+		Warnings: warnings,
 	})
 }
 

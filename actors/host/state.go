@@ -202,7 +202,7 @@ func (s *state) ended(r *run, result *result, now time.Time) {
 	case result.err != nil:
 		failure := wire.Failure(result.err)
 		failure.Chaos = blames(Chaos(r.inv), false)
-		s.fail(a, failure, result.took, now)
+		s.fail(a, failure, result.took, now, warningsOf(result.err)...)
 	default:
 		s.wentWell(r)
 		answer.Attempt, answer.DurationUs = a.inv.GetAttempt(), uint64(result.took.Microseconds())

@@ -23,6 +23,7 @@ func (s *state) finish(answer *messages.Invoked, now time.Time) (accepted bool, 
 	if err := s.acceptable(a, answer); err != nil {
 		return false, err
 	}
+	s.warnOnce(answer.GetWarnings())
 	s.history.ran(ranFor(answer))
 	s.step.end(a, t)
 	a.answer = answer
@@ -65,10 +66,11 @@ func (s *state) acceptable(a *assignment, answer *messages.Invoked) error {
 
 // failed is an attempt's failure, as it reaches the job.
 type failed struct {
-	attempt *messages.AttemptRef
-	failure *messages.Failure
-	slot    uint32 // from 1; 0: unknown
-	ran     time.Duration
+	attempt  *messages.AttemptRef
+	failure  *messages.Failure
+	slot     uint32 // from 1; 0: unknown
+	ran      time.Duration
+	warnings []string // of the function
 }
 
 // fail notes that an open attempt failed, and decides what comes of it. It
@@ -78,6 +80,7 @@ func (s *state) fail(f failed, now time.Time) (verdict, bool) {
 	if !ok {
 		return verdict{}, false
 	}
+	s.warnOnce(f.warnings)
 	s.step.end(a, t)
 	s.history.ran(f.ran)
 	a.failures = append(a.failures, failure{f.failure, t.invoke.GetNode(), f.slot})

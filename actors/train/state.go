@@ -52,6 +52,7 @@ type state struct {
 	budget    int                  // failures that the job may still have
 	nextCheck float64              // epochs after which the next validation is due
 	events    []*messages.JobEvent // to be posted
+	warned    map[string]bool      // what functions warned of
 	emitted   uint64               // those that were, too
 	after     uint64               // incarnations up to this one are of earlier lives
 	before    []*messages.EventEnd // of earlier incarnations: where their events end
@@ -68,6 +69,7 @@ func newState(ref *messages.JobRef, start *messages.StartJob) *state {
 		size:       start.GetSize(),
 		optimizers: map[uint32]*messages.TensorRef{},
 		paces:      paces{},
+		warned:     map[string]bool{},
 		after:      start.GetAfterIncarnation(),
 	}
 	s.history.queued = time.Duration(start.GetQueuedMs()) * time.Millisecond
@@ -190,6 +192,20 @@ func (s *state) abandon() {
 
 func (s *state) warn(text string) {
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_Warned{Warned: &messages.JobWarned{Text: text}}})
+}
+
+// maxWarned bounds of how many things functions may warn in an incarnation: what
+// comes after is for their logs.
+const maxWarned = 100
+
+// warnOnce tells what a function warned of, unless one has before.
+func (s *state) warnOnce(texts []string) {
+	for _, text := range texts {
+		if !s.warned[text] && len(s.warned) < maxWarned {
+			s.warned[text] = true
+			s.warn(text)
+		}
+	}
 }
 
 func (s *state) emit(e *messages.JobEvent) {

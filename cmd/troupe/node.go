@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/api"
-	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -58,14 +56,4 @@ func (n *node) Cluster(ctx context.Context) ([]api.Node, error) {
 		})
 	}
 	return nodes, nil
-}
-
-// Ready implements api.Company.
-func (n *node) Ready() error {
-	select {
-	case <-n.Done():
-		return fault.New("node.ready", fault.Unavailable, "the node has ended: %w", errors.Join(n.Err(), errors.New("it stops")))
-	default:
-		return nil
-	}
 }

@@ -93,7 +93,7 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, jobs.Close()) }()
-	c, err := actors.Start(actors.Config{Log: log, Node: local, JobCommand: jobs.command, Server: true, Address: address, ServesJobs: true})
+	c, err := actors.Start(actors.Config{Log: log, Node: local, JobCommand: jobs.command, Server: true, Address: address, ServesJobs: true, Warn: s.warnOf})
 	if err != nil {
 		return err // that of a store which another server has comes before that of its address
 	}
@@ -126,6 +126,9 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API) (err
 		return fault.New("up.run", fault.KindOf(c.Err()), "the server ends: %w", c.Err())
 	}
 }
+
+// warnOf shows a warning of the node.
+func (s *session) warnOf(text string) { s.warn(warnings{}, text) }
 
 // introduce says where the server is, and what to do next.
 func (s *session) introduce(server *api.Server, web config.API, local config.Node) {
