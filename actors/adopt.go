@@ -2,10 +2,13 @@ package actors
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -21,22 +24,37 @@ const adoptAgain = 2 * time.Second
 // of run are left alone. Then what others left undone as their jobs ended is
 // completed. It returns when all that is done, or ctx ends.
 func (c *Company) adopt(ctx context.Context) {
-	var left []orphan
-	var ended []string // too many to hold
-	for !c.tried(ctx, "jobs not looked for", func() (err error) { left, ended, err = c.orphans(ctx); return err }) {
+	var told actorkit.Sparse // of a store that is away: it is so for all of this
+	var ids []string
+	for !c.tried(ctx, &told, "jobs not looked for", func() (err error) { ids, err = c.catalog.IDs(ctx); return err }) {
 	}
+	for ctx.Err() == nil {
+		unread := c.adoptAll(ctx, &told, ids)
+		if len(unread) == 0 || pause(ctx, adoptAgain) != nil {
+			return
+		}
+		ids = slices.Sorted(maps.Keys(unread))
+	}
+}
+
+// adoptAll is adopt for those jobs. It returns those that the store did not give,
+// which may be tried again, and why.
+func (c *Company) adoptAll(ctx context.Context, told *actorkit.Sparse, ids []string) (unread map[string]error) {
+	left, ended, unread := c.orphans(ctx, told, ids)
 	now := c.rim.Now()
 	for _, o := range left {
 		c.board.Submitted(o.goesOn(o.Task, o.life), o.waitsSince(now))
 	}
+	c.listing.finish(unread)
 	for _, o := range left {
-		for !c.tried(ctx, "job not taken up", func() error { return c.adoptOne(ctx, o, o.waitsSince(now)) }) {
+		for !c.tried(ctx, told, "job not taken up", func() error { return c.adoptOne(ctx, o, o.waitsSince(now)) }) {
 		}
 	}
 	for _, id := range ended {
-		for !c.tried(ctx, "end of a job not completed", func() error { return c.finish(ctx, id) }) {
+		for !c.tried(ctx, told, "end of a job not completed", func() error { return c.finish(ctx, id) }) {
 		}
 	}
+	return unread
 }
 
 // finish completes the end of a job. Its owner may be about to let go of it, or
@@ -51,7 +69,7 @@ func (c *Company) finish(ctx context.Context, id string) error {
 
 // tried does something that may have to be done again: true once it is done,
 // cannot be, or ctx has ended.
-func (c *Company) tried(ctx context.Context, what string, do func() error) bool {
+func (c *Company) tried(ctx context.Context, told *actorkit.Sparse, what string, do func() error) bool {
 	err := do()
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -60,7 +78,7 @@ func (c *Company) tried(ctx context.Context, what string, do func() error) bool 
 		c.log.Warn(what, zap.Error(err))
 		return true
 	}
-	c.log.Warn(what+", trying again", zap.Error(err))
+	c.log.Log(told.Level(c.rim.Now()), what+", trying again", zap.Error(err))
 	return pause(ctx, adoptAgain) != nil
 }
 
@@ -70,13 +88,11 @@ type orphan struct {
 	life uint64
 }
 
-// orphans returns the jobs of servers that have not ended, or are to go on, and
-// the ids of all others that have ended, oldest first.
-func (c *Company) orphans(ctx context.Context) (left []orphan, ended []string, err error) {
-	ids, err := c.catalog.IDs(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+// orphans returns of those jobs the ones of servers that have not ended, or are to
+// go on, and the ids of all others that have ended, in that order; and those that
+// the store did not give, with why.
+func (c *Company) orphans(ctx context.Context, told *actorkit.Sparse, ids []string) (left []orphan, ended []string, unread map[string]error) {
+	unread = map[string]error{}
 	for _, id := range ids {
 		if _, here := c.board.Job(id); here {
 			continue
@@ -90,14 +106,15 @@ func (c *Company) orphans(ctx context.Context) (left []orphan, ended []string, e
 		case err != nil && (kind == fault.NotFound || kind == fault.Corrupt):
 			c.log.Warn("job not looked at", zap.String("job_id", id), zap.Error(err))
 		case err != nil:
-			return nil, nil, err
+			c.log.Log(told.Level(c.rim.Now()), "job not looked at, trying again", zap.String("job_id", id), zap.Error(err))
+			unread[id] = err
 		case stored.Origin == originServer && (stored.State.GetResult() == nil || wants.goOnAfter(stored.incarnation)):
 			left = append(left, orphan{stored, wants.life})
 		case stored.State.GetResult() != nil:
 			ended = append(ended, id)
 		}
 	}
-	return left, ended, nil
+	return left, ended, unread
 }
 
 // adoptOne goes on with a job, or ends it where that was asked for.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,6 +58,9 @@ type Config struct {
 	Functions []native.Function // the user's own, beside the built-in ones
 	Server    bool              // jobs survive this process: it goes on with those that the last one left
 	Address   string            // where a server can be reached, for people
+	// Warn gets what people should know of the node, and not of one job; nil: those
+	// who watch or submit one get it.
+	Warn func(text string)
 	// ServesJobs says that the caller serves Exchange, and says where by ServeJobs:
 	// remote functions wait for that.
 	ServesJobs bool
@@ -93,7 +97,9 @@ type Company struct {
 	jobs       *Jobs
 	catalog    *job.Catalog
 	board      *board.Board
-	events     *eventLog // nil: a server keeps them, and what was asked of jobs
+	events     *eventLog    // nil: a server keeps them, and what was asked of jobs
+	listing    *listing     // of the jobs that a server goes on with; nil: it is none
+	tell       func(string) // gets the warnings of the node; nil: who watches or submits a job
 	slots      int
 	offers     atomic.Uint64   // of slots, so far
 	background sync.WaitGroup  // what runs beside the actors
@@ -126,7 +132,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log, among: cfg.Nodes != nil, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, preparing: make(chan struct{}, 1)}
+	c := &Company{log: cfg.Log, tell: cfg.Warn, among: cfg.Nodes != nil, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, preparing: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
@@ -160,7 +166,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.logs.add, c.warn)
 	c.closers = append(c.closers, c.programs.Close)
-	c.remotes = newRemotes(c.ctx, cfg.ServesJobs)
+	c.remotes = newRemotes(c.ctx, cfg.ServesJobs, c.log, c.warn)
 	c.closers = append(c.closers, c.remotes.Close)
 	c.system, c.load = actorkit.NewSystem(cfg.Log), &actorkit.Load{}
 	c.load.Watch(c.system)
@@ -173,10 +179,11 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.catalog, c.slots, c.board = job.New(bucket), cfg.Node.Slots, board.New(c.rim.Now)
 	if !cfg.Served && !cfg.Nodes.follows() {
-		c.events = newEventLog(c.catalog, cfg.Log)
+		c.events = newEventLog(c.catalog, cfg.Log, c.rim.Now)
 		c.closers = append(c.closers, c.events.close)
 	}
 	if cfg.Server {
+		c.listing = newListing()
 		if err := c.lead(context.Background(), claim.New(bucket), claim.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid(), Address: cfg.Address}); err != nil {
 			return nil, err
 		}
@@ -316,16 +323,21 @@ func (c *Company) release() error {
 	return errors.Join(errs...)
 }
 
-// warn gives a warning of this node to all who watch a job, else keeps it for
-// whoever submits or watches one next.
+// warn gives a warning of this node to its owner. Where that has no ear for it,
+// all who watch a job get it, or else whoever submits or watches one next: the jobs
+// are the owner's own.
 func (c *Company) warn(text string) {
 	c.log.Warn("warning", zap.String("text", text))
+	if c.tell != nil {
+		c.tell(text)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for q := range c.watching {
 		q.put(warned(text))
 	}
-	if len(c.watching) == 0 {
+	if len(c.watching) == 0 && !slices.Contains(c.warnings, text) { // what lasts is said again and again
 		c.warnings = append(c.warnings, text)
 	}
 }

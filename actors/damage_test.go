@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -100,4 +101,88 @@ func TestDamageIsTold(t *testing.T) {
 			require.Regexp(t, strings.ReplaceAll(c.says, "ID", id), warnings[0])
 		})
 	}
+}
+
+// A job that was begun, and of which the store has no state any more, says that
+// all is done again.
+func TestAJobWithoutAnyStateIsTold(t *testing.T) {
+	whole := t.TempDir()
+	id := begun(t, whole)
+	for name, c := range map[string]struct {
+		gone string // what is, of its incarnations
+		says string
+	}{
+		"an incarnation":     {"1", "the store has no state of this job: it begins at epoch 1"},
+		"all of them":        {".", "the store has no state of this job: it begins at epoch 1"},
+		"all but who had it": {"1/[^cl]*", "the job was begun before, and the store has no state of it: it begins at epoch 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			require.NoError(t, os.CopyFS(dir, os.DirFS(whole)))
+			gone, err := filepath.Glob(filepath.Join(dir, "jobs", id, "incarnations", c.gone))
+			require.NoError(t, err)
+			require.NotEmpty(t, gone)
+			for _, path := range gone {
+				require.NoError(t, os.RemoveAll(path))
+			}
+			company := open(t, dir)
+			defer func() { require.NoError(t, company.Close()) }()
+			stored, err := actors.FindJob(t.Context(), "file://"+dir, "last")
+			require.NoError(t, err)
+			sub, err := company.ResumeJob(t.Context(), id, stored.Resumed(1, 1))
+			require.NoError(t, err)
+			warnings := sub.Warnings
+			result, err := company.WatchJob(t.Context(), id, func(e *messages.JobEvent) {
+				if w := e.GetWarned(); w != nil {
+					warnings = append(warnings, w.GetText())
+				}
+			})
+			require.NoError(t, err)
+			require.Len(t, result.GetEpochs(), 5)
+			require.Equal(t, []string{c.says}, warnings)
+		})
+	}
+}
+
+// The last job that run began is found past those of which nobody can say who
+// began them; its own damage is not passed over.
+func TestTheLastJobIsFoundPastDamagedOnes(t *testing.T) {
+	dir := t.TempDir()
+	id := begun(t, dir)
+	url := "file://" + dir
+	write := func(job, name, text string) string {
+		path := filepath.Join(dir, "jobs", job, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	write("7zzzz", "task.json", `{"origin":"run"`)
+	write("7zzzy", "task.json", `{"origin":["no"]}`)
+	write("7zzzx", "task.json", `{"origin":"server"}`)
+	write("7zzzx", "incarnations/1/state.json", `{`) // a server's, which is none of ours
+	stored, err := actors.FindJob(t.Context(), url, "last")
+	require.NoError(t, err)
+	require.Equal(t, id, stored.ID)
+	require.Len(t, stored.Warnings, 2)
+	require.Contains(t, stored.Warnings[0], "a newer job is passed over, as nothing says who began it: "+url+"/jobs/7zzzz/task.json is damaged")
+	require.Contains(t, stored.Warnings[0], "--resume "+id+" goes on with")
+	stored, err = actors.FindJob(t.Context(), url, id)
+	require.NoError(t, err)
+	require.Empty(t, stored.Warnings)
+
+	write("7zzzw", "task.json", `{"origin":"run"}`)
+	write("7zzzw", "incarnations/1/state.json", `{`)
+	_, err = actors.FindJob(t.Context(), url, "last")
+	require.Equal(t, fault.Corrupt, fault.KindOf(err))
+	require.ErrorContains(t, err, "no state of job 7zzzw is whole: ")
+	require.ErrorContains(t, err, "restore "+url+"/jobs/7zzzw from a backup, or start the job anew: as it was begun, without --resume")
+
+	for _, job := range []string{id, "7zzzw"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "jobs", job)))
+	}
+	_, err = actors.FindJob(t.Context(), url, "last")
+	require.Equal(t, fault.Corrupt, fault.KindOf(err))
+	require.ErrorContains(t, err, "no job is known to have been begun by run in "+url)
+	require.ErrorContains(t, err, "7zzzz/task.json is damaged")
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -28,6 +29,7 @@ type eventStore interface {
 type eventLog struct {
 	store eventStore
 	log   *zap.Logger
+	now   func() time.Time
 
 	mu    sync.Mutex // guards queue, lost
 	queue []*messages.JobEvent
@@ -52,12 +54,13 @@ type segment struct {
 	number uint64
 	lines  bytes.Buffer
 	stored int // bytes of lines that the store has
+	told   actorkit.Sparse
 	ended  bool
 }
 
-func newEventLog(s eventStore, log *zap.Logger) *eventLog {
+func newEventLog(s eventStore, log *zap.Logger, now func() time.Time) *eventLog {
 	l := &eventLog{
-		store: s, log: log, segments: map[eventPlace]*segment{},
+		store: s, log: log, now: now, segments: map[eventPlace]*segment{},
 		poke: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.run()
@@ -115,9 +118,14 @@ func (l *eventLog) flush(ctx context.Context) {
 	failed := false
 	for place, s := range l.segments {
 		if err := l.put(ctx, place, s); err != nil {
-			l.log.Warn("events not stored yet", zap.String("job_id", place.job), zap.Error(err))
+			if s.told.Due(l.now()) {
+				l.log.Warn("events not stored yet", zap.String("job_id", place.job), zap.Error(err))
+			}
 			failed = true
-		} else if s.ended {
+			continue
+		}
+		s.told = actorkit.Sparse{}
+		if s.ended {
 			delete(l.segments, place)
 		}
 	}

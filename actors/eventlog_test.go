@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
@@ -49,7 +51,7 @@ func eventOf(id string, seq uint64, text string) *messages.JobEvent {
 // that came while it was away come when it is back.
 func TestEventsAreKept(t *testing.T) {
 	s := &shelf{away: true, segments: map[string][]byte{}, tried: make(chan struct{})}
-	l := newEventLog(s, zap.NewNop())
+	l := newEventLog(s, zap.NewNop(), func() time.Time { return time.Unix(0, 0) })
 	long := string(bytes.Repeat([]byte("x"), 100<<10))
 	for i := range uint64(7) {
 		l.add([]*messages.JobEvent{eventOf("j", i+1, long)})
@@ -75,6 +77,27 @@ func TestEventsAreKept(t *testing.T) {
 	for i, line := range lines {
 		require.Regexp(t, fmt.Sprintf(`"seq": ?"%d"`, i+1), string(line))
 	}
+}
+
+// What lasts is said at once and then once a minute, and anew once it was over.
+func TestTheLogSaysWhatLastsOnceAMinute(t *testing.T) {
+	said, now := 0, time.Unix(0, 0)
+	s := &shelf{away: true, segments: map[string][]byte{}}
+	lines := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.WarnLevel)
+	log := zap.New(lines, zap.Hooks(func(zapcore.Entry) error { said++; return nil }))
+	l := &eventLog{store: s, log: log, now: func() time.Time { return now }, segments: map[eventPlace]*segment{}, poke: make(chan struct{}, 1)}
+	l.add([]*messages.JobEvent{eventOf("j", 1, "")})
+	for range 120 {
+		l.flush(t.Context())
+		now = now.Add(time.Second)
+	}
+	require.Equal(t, 2, said)
+	s.away = false
+	l.flush(t.Context())
+	s.away = true
+	l.add([]*messages.JobEvent{eventOf("j", 2, "")})
+	l.flush(t.Context())
+	require.Equal(t, 3, said)
 }
 
 // A store that stays away costs a bounded amount of memory.

@@ -18,3 +18,18 @@ func (m *merges) Add(events []*messages.JobEvent) { m.add(events) }
 
 // Wait is a remote.Next.
 func (m *merges) Wait(ctx context.Context, ref remote.Ref) error { return m.wait(ctx, ref) }
+
+// Listing is what a server knows of the jobs of its store.
+type Listing = listing
+
+// NewListing returns one of a server that has not looked yet.
+func NewListing() *Listing { return newListing() }
+
+// Ready says that not all were looked at.
+func (l *listing) Ready() error { return l.ready() }
+
+// Knows waits until a job was looked at.
+func (l *listing) Knows(ctx context.Context, id string) error { return l.knows(ctx, id) }
+
+// Finish takes in that all jobs were looked at, but those.
+func (l *listing) Finish(unread map[string]error) { l.finish(unread) }

@@ -42,14 +42,16 @@ func (c *Company) StartJob(ctx context.Context, asked *messages.TrainTask) (Subm
 	if err := c.probeStore(ctx); err != nil {
 		return Submission{}, err
 	}
-	return c.enqueue(ctx, newID(), submitted, slices.Concat(local.found(submitted), warnings)...)
+	return c.enqueue(ctx, newID(), submitted, c.jobs.now(), slices.Concat(local.found(submitted), warnings)...)
 }
 
-// enqueue hands a job to the Scheduler, with warnings about its task.
-func (c *Company) enqueue(ctx context.Context, id string, t *messages.TrainTask, warnings ...string) (Submission, error) {
-	now := c.rim.Now()
-	c.board.Submitted(&messages.JobView{Id: id, Origin: c.jobs.origin, Task: t, SubmittedMs: now.UnixMilli()}, now)
-	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{Key: lifeKey(id, 0), JobId: id, Task: c.bound(t)})
+// enqueue hands a job to the Scheduler, with warnings about its task. It was
+// submitted at that time, in milliseconds since 1970.
+func (c *Company) enqueue(ctx context.Context, id string, t *messages.TrainTask, submittedMs int64, warnings ...string) (Submission, error) {
+	c.board.Submitted(&messages.JobView{Id: id, Origin: c.jobs.origin, Task: t, SubmittedMs: submittedMs}, c.rim.Now())
+	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.SubmitJob{
+		Key: lifeKey(id, 0), JobId: id, Task: c.bound(t), SubmittedMs: submittedMs,
+	})
 	if reply == nil {
 		return Submission{}, err
 	}

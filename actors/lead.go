@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
 	"github.com/troupe-ml/troupe/store/claim"
@@ -111,12 +112,15 @@ func (c *Company) signs(beat func(context.Context) error) (stop func()) {
 
 // beat ends the company once another server has taken the store over.
 func (c *Company) beat(own *claim.Claim) {
+	var told actorkit.Sparse
 	for pause(c.ctx, leadBeat) == nil {
 		switch err := own.Beat(c.ctx); {
 		case fault.KindOf(err) == fault.Conflict:
 			c.end(fault.New("actors.lead", fault.Conflict, "this server gave no sign of life for too long: %w", err))
 			return
-		case err != nil && c.ctx.Err() == nil:
+		case err == nil:
+			told = actorkit.Sparse{}
+		case c.ctx.Err() == nil && told.Due(c.rim.Now()):
 			c.log.Warn("the store does not take this server's sign of life", zap.Error(err))
 		}
 	}

@@ -24,12 +24,19 @@ func (c *Company) Hosts(ctx context.Context) (*messages.ListHostsReply, error) {
 }
 
 // RunningJobs returns the jobs of this node that have not ended, oldest first.
-func (c *Company) RunningJobs(context.Context) ([]*messages.JobView, error) {
+// Unavailable: a server that has just started does not know.
+func (c *Company) RunningJobs(ctx context.Context) ([]*messages.JobView, error) {
+	if err := c.listing.wait(ctx); err != nil {
+		return nil, err
+	}
 	return c.board.Running(), nil
 }
 
-// Job returns a job of this node or of its store. NotFound; Corrupt.
+// Job returns a job of this node or of its store. NotFound; Corrupt; Unavailable.
 func (c *Company) Job(ctx context.Context, id string) (*messages.JobView, error) {
+	if err := c.listing.knows(ctx, id); err != nil {
+		return nil, err
+	}
 	if v, ok := c.board.Job(id); ok {
 		return v, nil
 	}
@@ -177,6 +184,9 @@ func (c *Company) AllEvents(ctx context.Context, after string, on func(Seen) err
 func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen) error) error {
 	from, err := parseCursor(id, after)
 	if err != nil {
+		return err
+	}
+	if err := c.listing.knows(ctx, id); err != nil {
 		return err
 	}
 	resumed, _ := c.after(id)

@@ -45,15 +45,16 @@ type Jobs struct {
 
 // OwnedJob is an incarnation of a job that this node owns: a train.Vault.
 type OwnedJob struct {
-	catalog *job.Catalog
-	claim   *job.Claim
-	id      string
-	from    *messages.JobState // nil: none
-	fromN   uint64             // whose that is
-	files   map[string]job.File
-	task    *messages.TrainTask
-	warning string
-	waits   func() // ends the signs of life that are given while it waits for its TrainJob
+	catalog     *job.Catalog
+	claim       *job.Claim
+	id          string
+	from        *messages.JobState // nil: none
+	fromN       uint64             // whose that is
+	files       map[string]job.File
+	task        *messages.TrainTask
+	warning     string
+	submittedMs int64  // since 1970
+	waits       func() // ends the signs of life that are given while it waits for its TrainJob
 }
 
 var _ train.Vault = (*OwnedJob)(nil)
@@ -71,7 +72,7 @@ func NewJobs(catalog *job.Catalog, owner job.Owner, origin string, now func() in
 func (j *Jobs) Own(ctx context.Context, id string, task *messages.TrainTask, stale job.Sighting) (*OwnedJob, job.Sighting, error) {
 	owned := j.take(id)
 	if owned == nil {
-		if err := j.create(ctx, id, task); err != nil {
+		if err := j.create(ctx, id, task, j.now()); err != nil {
 			return nil, job.Sighting{}, err
 		}
 		var seen job.Sighting
@@ -93,12 +94,13 @@ func (j *Jobs) take(id string) *OwnedJob {
 	return owned
 }
 
-func (j *Jobs) create(ctx context.Context, id string, task *messages.TrainTask) error {
+// create puts a job into the store that is not there, submitted at that time.
+func (j *Jobs) create(ctx context.Context, id string, task *messages.TrainTask, submittedMs int64) error {
 	_, err := j.catalog.Task(ctx, id)
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	return j.put(ctx, id, &messages.StoredTask{Origin: j.origin, SubmittedMs: j.now(), Task: task})
+	return j.put(ctx, id, &messages.StoredTask{Origin: j.origin, SubmittedMs: submittedMs, Task: task})
 }
 
 func (j *Jobs) put(ctx context.Context, id string, stored *messages.StoredTask) error {
@@ -129,7 +131,7 @@ func (j *Jobs) claim(ctx context.Context, id string, stale job.Sighting) (*Owned
 	if stored.succeeded() {
 		_ = claim.Clear(ctx) // what a process that was killed then left
 	}
-	owned.task = stored.Task
+	owned.task, owned.submittedMs = stored.Task, stored.submittedMs
 	if stored.State != nil {
 		owned.from, owned.fromN = stored.State, stored.incarnation
 		for _, f := range stored.files {
@@ -156,6 +158,8 @@ func (o *OwnedJob) look(ctx context.Context, stored *StoredJob) (string, error) 
 		}
 		if folder != "" {
 			texts = append(texts, folder+" has tensors, and neither state.json nor previous.json, which would say how far they are trained: the job begins again")
+		} else if o.claim.Follows().Incarnation > 0 {
+			texts = append(texts, "the job was begun before, and the store has no state of it: it begins at epoch 1")
 		}
 	}
 	return strings.Join(texts, "; "), nil
@@ -275,7 +279,9 @@ type StoredJob struct {
 	ID     string
 	Origin string // run or server
 	Task   *messages.TrainTask
-	State  *messages.JobState // the newest that is whole; nil: none yet
+	// Warnings are what people should know of how it was found.
+	Warnings []string
+	State    *messages.JobState // the newest that is whole; nil: none yet
 
 	submittedMs int64  // since 1970
 	incarnation uint64 // that wrote the state
@@ -311,7 +317,8 @@ func readJob(ctx context.Context, catalog *job.Catalog, id string, load func(con
 	}
 	stored.State, stored.incarnation, stored.files, stored.newer = &messages.JobState{}, state.Incarnation, state.Files, state.Newer
 	if err := readJSON.Unmarshal(state.Doc, stored.State); err != nil {
-		return nil, fault.New("actors.job", fault.Corrupt, "job %s: its state is damaged: %w", id, err)
+		stored.State = nil
+		return stored, fault.New("actors.job", fault.Corrupt, "job %s: its state is damaged: %w", id, err)
 	}
 	return stored, nil
 }

@@ -28,7 +28,7 @@ func (j *Jobs) Foresee(ctx context.Context, id string, start *messages.StartJob)
 	if owned := j.take(id); owned != nil {
 		owned.Release()
 	}
-	if err := j.create(ctx, id, start.GetTask()); err != nil {
+	if err := j.create(ctx, id, start.GetTask(), j.now()); err != nil {
 		return nil, job.Sighting{}, err
 	}
 	last, err := j.catalog.Look(ctx, id)

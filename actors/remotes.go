@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 
+	"go.uber.org/zap"
+
 	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -38,11 +40,13 @@ type JobsAt struct {
 	Fingerprint string
 }
 
-func newRemotes(ctx context.Context, waits bool) *remotes {
+func newRemotes(ctx context.Context, waits bool, log *zap.Logger, warn func(string)) *remotes {
 	r := &remotes{merges: newMerges(), waits: waits, ctx: ctx, served: make(chan struct{}), alone: map[string]string{}}
 	r.exchange = remote.NewExchange(r.merges.wait)
 	r.loopback = remote.NewLoopback(r.exchange)
-	r.Runtime = remote.New(remote.Config{Exchange: r.exchange, URL: r.url, Fingerprint: func() string { return r.at.Fingerprint }})
+	r.Runtime = remote.New(remote.Config{
+		Exchange: r.exchange, URL: r.url, Fingerprint: func() string { return r.at.Fingerprint }, Log: log, Warn: warn,
+	})
 	return r
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,7 +19,7 @@ import (
 const lastJob = "last"
 
 // FindJob reads a job of the store at url: by its id, or for "last" the newest
-// that run began. Of one that has SUCCEEDED it completes what a process that was
+// that run began, past those of which nothing says who did. Of one that has SUCCEEDED it completes what a process that was
 // killed then left undone, as far as the store takes it. NotFound; Corrupt, where none of its states is whole;
 // Invalid (url); Unavailable.
 func FindJob(ctx context.Context, url, id string) (*StoredJob, error) {
@@ -48,15 +49,25 @@ func (a *Archive) find(ctx context.Context, id string) (*StoredJob, error) {
 	if err != nil {
 		return nil, err
 	}
+	var passed []error // jobs of which nobody can say whether run began them
 	for _, id := range slices.Backward(ids) {
 		stored, err := PeekJob(ctx, catalog, id)
 		switch {
 		case fault.KindOf(err) == fault.NotFound: // a folder of another kind
+		case fault.KindOf(err) == fault.Corrupt && stored == nil:
+			passed = append(passed, err)
+		case stored != nil && stored.Origin != originRun:
 		case err != nil:
 			return nil, err
-		case stored.Origin == originRun:
+		default:
+			for _, damage := range passed {
+				stored.Warnings = append(stored.Warnings, fmt.Sprintf("a newer job is passed over, as nothing says who began it: %v; --resume %s goes on with the newest that is known to be of run", damage, stored.ID))
+			}
 			return stored, nil
 		}
+	}
+	if len(passed) > 0 {
+		return nil, fault.New("actors.find", fault.Corrupt, "no job is known to have been begun by run in %s: %w", a.url, errors.Join(passed...))
 	}
 	return nil, fault.New("actors.find", fault.NotFound, "no job was begun by run in %s: give --store, or the id of a job", a.url)
 }
@@ -112,10 +123,14 @@ func (c *Company) resume(ctx context.Context, id string, task *messages.TrainTas
 	if err != nil {
 		return Submission{}, err
 	}
+	var warnings []string
+	if c.jobs.origin == originRun && owned.from == nil && owned.warning == "" { // whoever resumes a job thinks that it has begun
+		warnings = append(warnings, "the store has no state of this job: it begins at epoch 1")
+	}
 	c.jobs.keep(owned)
 	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.ResumeJob{
 		Key: key, JobId: id, Task: c.bound(task), AfterIncarnation: owned.Incarnation() - 1,
-		WaitedMs: uint64(max(0, c.rim.Now().Sub(since).Milliseconds())),
+		WaitedMs: uint64(max(0, c.rim.Now().Sub(since).Milliseconds())), SubmittedMs: owned.submittedMs,
 	})
 	if err != nil {
 		return Submission{}, err
@@ -123,7 +138,7 @@ func (c *Company) resume(ctx context.Context, id string, task *messages.TrainTas
 	c.mu.Lock()
 	c.resumed[id] = reply.GetAfterIncarnation()
 	c.mu.Unlock()
-	return Submission{ID: id, Warnings: slices.Concat(c.takeWarnings(), reply.GetWarnings())}, nil
+	return Submission{ID: id, Warnings: slices.Concat(c.takeWarnings(), warnings, reply.GetWarnings())}, nil
 }
 
 // findAgain finds the function and the data of a task that was submitted

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
@@ -18,6 +19,9 @@ import (
 // that was used before gives the same job again; the empty one is none.
 // Invalid, NotFound, Conflict (the key was used for another task), Unavailable.
 func (c *Company) SubmitJob(ctx context.Context, key string, asked *messages.TrainTask) (id string, warnings []string, err error) {
+	if err := c.listing.wait(ctx); err != nil {
+		return "", nil, err
+	}
 	t, err := c.storedTask(ctx, asked)
 	if err != nil {
 		return "", nil, err
@@ -35,13 +39,15 @@ func (c *Company) SubmitJob(ctx context.Context, key string, asked *messages.Tra
 			}
 		}
 	}
-	if err := c.jobs.create(ctx, id, t); err != nil {
+	submitted := c.jobs.now()
+	if err := c.jobs.create(ctx, id, t, submitted); err != nil {
 		return "", nil, err
 	}
-	sub, err := c.enqueue(ctx, id, t)
+	sub, err := c.enqueue(ctx, id, t, submitted)
 	if err != nil {
 		return "", nil, err
 	}
+	c.heedStop(id, 0)
 	return id, sub.Warnings, nil
 }
 
@@ -133,36 +139,86 @@ func (c *Company) StopLife(ctx context.Context, id, reason string, life uint64) 
 	return c.stopLife(ctx, id, reason, life)
 }
 
-// stopLife stops a job unless it is resumed at the same time.
+// stopLife stops a job unless it is resumed at the same time. A stop that is in the
+// store is obeyed: where the Scheduler does not have the job yet, by whoever hands
+// it over, see heedStop.
 func (c *Company) stopLife(ctx context.Context, id, reason string, life uint64) error {
 	stop := &messages.StopJob{JobId: id, Reason: reason, Key: lifeKey(id, life)}
 	if _, err := c.request(ctx, id, &messages.StoredRequest{Stop: stop, Life: &life}); err != nil {
 		return err
 	}
+	err := c.halt(ctx, stop)
+	if fault.KindOf(err) != fault.NotFound || c.events == nil { // it is not in the store then
+		return err
+	}
+	if v, ok := c.board.Job(id); ok && v.GetResult() != nil && v.GetPhase() != messages.Phase_PHASE_STOPPED {
+		return fault.New("actors.stop", fault.Conflict, "job %s has ended already", id)
+	}
+	return nil
+}
+
+// halt has the Scheduler stop a job, and ends it where no TrainJob does. NotFound:
+// the Scheduler does not have it.
+func (c *Company) halt(ctx context.Context, stop *messages.StopJob) error {
 	ended, err := c.stop(ctx, stop)
 	if err != nil || !ended {
 		return err
 	}
-	return c.endStopped(ctx, id, reason)
+	return c.endStopped(ctx, stop.GetJobId(), stop.GetReason())
 }
 
+// heedStop obeys a stop of a job that has just been handed to the Scheduler: one
+// that was asked for while the job was on its way there. It returns once the store
+// has said, or the company has ended.
+func (c *Company) heedStop(id string, life uint64) {
+	if c.events == nil { // whoever keeps what was asked of the job asks for it
+		return
+	}
+	var told actorkit.Sparse
+	for !c.tried(c.ctx, &told, "stop not obeyed", func() error {
+		wants, err := c.asked(c.ctx, id)
+		if err != nil || wants.stop == nil || wants.life != life {
+			return err
+		}
+		if err := c.halt(c.ctx, wants.stop); fault.KindOf(err) != fault.NotFound { // it has ended
+			return err
+		}
+		return nil
+	}) {
+	}
+}
+
+// arrivalPatience is how long a resize waits for a job to be with the Scheduler
+// that is on its way there.
+const arrivalPatience = 5 * time.Second
+
 // ResizeJob sets the parallelism of an elastic job. NotFound; Conflict (it has
-// ended, or is static); Invalid.
+// ended, or is static); Invalid; Unavailable (it is still being taken up).
 func (c *Company) ResizeJob(ctx context.Context, id string, n uint32) error {
-	v, err := c.mustRun(ctx, id)
-	if err != nil {
-		return err
+	for since := c.rim.Now(); ; {
+		v, err := c.mustRun(ctx, id)
+		if err != nil {
+			return err
+		}
+		err = c.setParallelism(ctx, &messages.SetParallelism{JobId: id, Parallelism: n, Key: lifeKey(id, v.GetLife())})
+		switch {
+		case err == nil:
+			_, err = c.request(ctx, id, &messages.StoredRequest{Parallelism: n})
+			return err
+		case fault.KindOf(err) != fault.NotFound:
+			return err
+		case c.rim.Now().Sub(since) >= arrivalPatience || pause(ctx, lookGap) != nil:
+			return fault.New("actors.resize", fault.Unavailable, "job %s is still being taken up: try again", id)
+		}
 	}
-	if err := c.setParallelism(ctx, &messages.SetParallelism{JobId: id, Parallelism: n, Key: lifeKey(id, v.GetLife())}); err != nil {
-		return err
-	}
-	_, err = c.request(ctx, id, &messages.StoredRequest{Parallelism: n})
-	return err
 }
 
 // ResumeStoredJob goes on with a job that has ended without success. NotFound;
 // Conflict (it runs, or has SUCCEEDED); Corrupt; Unavailable.
 func (c *Company) ResumeStoredJob(ctx context.Context, id string, n uint32) error {
+	if err := c.listing.knows(ctx, id); err != nil {
+		return err
+	}
 	if v, ok := c.board.Job(id); ok && v.GetResult() == nil {
 		return fault.New("actors.resume", fault.Conflict, "job %s has not ended", id)
 	}
@@ -192,12 +248,17 @@ func (c *Company) goOn(ctx context.Context, stored *StoredJob, n uint32, life ui
 	submission, err := c.resume(ctx, stored.ID, t, lifeKey(stored.ID, life), since)
 	if err != nil {
 		c.board.Drop(stored.ID)
+		return submission, err
 	}
-	return submission, err
+	c.heedStop(stored.ID, life)
+	return submission, nil
 }
 
-// mustRun returns a job that has not ended, else NotFound or Conflict.
+// mustRun returns a job that has not ended, else NotFound or Conflict; Unavailable.
 func (c *Company) mustRun(ctx context.Context, id string) (*messages.JobView, error) {
+	if err := c.listing.knows(ctx, id); err != nil {
+		return nil, err
+	}
 	v, ok := c.board.Job(id)
 	if ok && v.GetResult() == nil {
 		return v, nil

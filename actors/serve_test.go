@@ -2,6 +2,8 @@ package actors_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -263,4 +265,39 @@ func TestAStoreHasOneServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, jobs)
 	require.NoError(t, beside.Close())
+}
+
+// What was told of a job while it waited is not told in other words by the next
+// server: an event that has an id keeps its bytes.
+func TestEventsKeepTheirBytes(t *testing.T) {
+	dir := t.TempDir()
+	c := serve(t, "file://"+dir, 1)
+	running, _, err := c.SubmitJob(t.Context(), "", digits(10_000))
+	require.NoError(t, err)
+	waiting, _, err := c.SubmitJob(t.Context(), "", digits(2))
+	require.NoError(t, err)
+	await(t, c, running, "", func(e *messages.JobEvent) bool { return e.GetRoundMerged() != nil })
+	v, err := c.Job(t.Context(), waiting)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	told := map[string][]byte{}
+	for _, id := range []string{running, waiting} {
+		files, err := filepath.Glob(filepath.Join(dir, "jobs", id, "incarnations", "0", "events-*.jsonl"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		told[files[0]], err = os.ReadFile(files[0])
+		require.NoError(t, err)
+	}
+
+	c = serve(t, "file://"+dir, 1)
+	require.NoError(t, c.StopStoredJob(t.Context(), running, "enough"))
+	seen := await(t, c, waiting, "", ended)
+	require.NotNil(t, seen[0].Event.GetQueued())
+	require.Equal(t, v.GetSubmittedMs(), seen[0].Event.GetTimeMs())
+	require.NoError(t, c.Close())
+	for file, before := range told {
+		after, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, string(before), string(after))
+	}
 }

@@ -186,6 +186,7 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 		End: func(id string, start *messages.StartJob, end *messages.JobResult, over uint64, stale job.Sighting) (*paramserver.Ended, job.Sighting, error) {
 			return d.Jobs.End(context.Background(), id, start, end, over, stale)
 		},
+		Warn: d.Warn,
 	})
 }
 

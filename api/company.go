@@ -129,7 +129,9 @@ type Dataset struct {
 	TrainSetSize int64  `json:"train_set_size"` // samples
 	TestSetSize  int64  `json:"test_set_size"`
 	Digest       string `json:"digest"`
-	BuiltIn      bool   `json:"built_in,omitempty"`
+	// Warnings are about what it holds, such as values that are no numbers.
+	Warnings []string `json:"warnings,omitempty"`
+	BuiltIn  bool     `json:"built_in,omitempty"`
 }
 
 // Model is a trained model.

@@ -183,6 +183,7 @@ func (s *Server) createDataset(w *response, r *http.Request) error {
 			err = jobjson.Invalid("%w", err)
 		}
 		if err == nil {
+			w.warn(d.Warnings)
 			w.json(http.StatusOK, d)
 		}
 		return err

@@ -59,9 +59,7 @@ func (s *Server) train(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range warnings {
-		w.Header().Add(jobjson.WarningHeader, strconv.QuoteToASCII(warning))
-	}
+	w.warn(warnings)
 	w.Header().Set("Location", "/tasks/"+id)
 	return plainText(w, id)
 }

@@ -3,9 +3,11 @@ package api
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 // response is where a handler answers. A client that does not take what it is
@@ -116,4 +118,11 @@ func (b *body) Read(p []byte) (int, error) {
 		b.extend()
 	}
 	return n, err
+}
+
+// warn adds warnings about what was accepted.
+func (w *response) warn(texts []string) {
+	for _, text := range texts {
+		w.Header().Add(jobjson.WarningHeader, strconv.QuoteToASCII(text))
+	}
 }

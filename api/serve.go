@@ -2,15 +2,19 @@ package api
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"net/url"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/api/access"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
 )
@@ -107,7 +111,32 @@ func (s *Server) answer(w *response, r *http.Request, route route) error {
 		}
 		return err
 	}
+	if err := route.checkQuery(r); err != nil {
+		return err
+	}
 	return route.handle(s, w, r)
+}
+
+// checkQuery refuses parameters that the route does not know.
+func (r route) checkQuery(request *http.Request) error {
+	sent, err := url.ParseQuery(request.URL.RawQuery)
+	if err != nil {
+		return jobjson.Invalid("query: %w", err)
+	}
+	known := []string{}
+	for _, p := range r.query {
+		known = append(known, p.name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(sent)) {
+		switch {
+		case slices.Contains(known, name):
+		case len(known) == 0:
+			return jobjson.Invalid("query: %s %s has no parameters, and not %q", r.method, r.path, jobjson.Shown(name))
+		default:
+			return jobjson.Invalid("query: there is no parameter %q: %s", jobjson.Shown(name), config.DidYouMean(jobjson.Shown(name), known))
+		}
+	}
+	return nil
 }
 
 // clean reports whether a path is one that no server would rewrite.

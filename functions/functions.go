@@ -71,7 +71,7 @@ const (
 // Invocation is all that a function may depend on. Its pure part decides the
 // answer: Task, Function, Epoch, Round, Index, N, K, BatchSize, LR, Seed, Args,
 // Env, Positions, Data, Infer, Model, Optimizer, and Threads. The rest (JobID, Incarnation,
-// Attempt, Slot, ModelVersion) is for logs and for choosing what to break: no
+// Attempt, Slot, ModelVersion, Timeout) is for logs, for how long to wait, and for choosing what to break: no
 // answer may depend on it.
 type Invocation struct {
 	Task        Task
@@ -104,12 +104,20 @@ type Invocation struct {
 
 	ModelVersion uint64 // of Model: merges since init
 
+	// Timeout is how long the caller waits before it cancels; 0: not known.
+	Timeout time.Duration
+
 	ModelOut     Output // nil = not wanted; Val writes none
 	OptimizerOut Output // nil = not wanted; Train only
 
 	// Began is called, any number of times, by a runtime that is a Starter, once
 	// the function is at work; nil = nobody asks.
 	Began func()
+
+	// Warn is called, any number of times before Run returns and from one goroutine
+	// at a time, with what a person should know about the function, as its name and
+	// text say; nil = nobody asks. The same text may come with every invocation.
+	Warn func(text string)
 
 	Sabotage Sabotage
 }

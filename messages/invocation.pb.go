@@ -362,6 +362,7 @@ type Invoked struct {
 	DurationUs    uint64                  `protobuf:"varint,9,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`                                                   // load and compute, no queueing and no start that may take long
 	Metrics       map[string]*WeightedSum `protobuf:"bytes,10,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what the function logged by name
 	NoLoss        bool                    `protobuf:"varint,11,opt,name=no_loss,json=noLoss,proto3" json:"no_loss,omitempty"`                                                              // TASK_TRAIN: the function does not say its loss, which is 0 here
+	Warnings      []string                `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`                                                                         // for a person, about the function; the job tells each once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +474,13 @@ func (x *Invoked) GetNoLoss() bool {
 	return false
 }
 
+func (x *Invoked) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 // WeightedSum is a metric added up over samples.
 type WeightedSum struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -534,6 +542,7 @@ type InvokeFailed struct {
 	Failure       *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	DurationUs    uint64                 `protobuf:"varint,3,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"` // run time until then
 	Slot          uint32                 `protobuf:"varint,4,opt,name=slot,proto3" json:"slot,omitempty"`                               // of the host, on which it ran, plus one; 0: it did not run
+	Warnings      []string               `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`                        // as of Invoked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,6 +603,13 @@ func (x *InvokeFailed) GetSlot() uint32 {
 		return x.Slot
 	}
 	return 0
+}
+
+func (x *InvokeFailed) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // CancelInvocation (command) ends an attempt whose answer nobody wants any
@@ -967,7 +983,7 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\toptimizer\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\toptimizer\"a\n" +
 	"\x0eInvokeAccepted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
-	"\arunning\x18\x02 \x01(\bR\arunning\"\x86\x04\n" +
+	"\arunning\x18\x02 \x01(\bR\arunning\"\xa2\x04\n" +
 	"\aInvoked\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x120\n" +
 	"\x05model\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x128\n" +
@@ -981,19 +997,21 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"durationUs\x12?\n" +
 	"\ametrics\x18\n" +
 	" \x03(\v2%.troupe.messages.Invoked.MetricsEntryR\ametrics\x12\x17\n" +
-	"\ano_loss\x18\v \x01(\bR\x06noLoss\x1aX\n" +
+	"\ano_loss\x18\v \x01(\bR\x06noLoss\x12\x1a\n" +
+	"\bwarnings\x18\f \x03(\tR\bwarnings\x1aX\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
 	"\x05value\x18\x02 \x01(\v2\x1c.troupe.messages.WeightedSumR\x05value:\x028\x01\"7\n" +
 	"\vWeightedSum\x12\x10\n" +
 	"\x03sum\x18\x01 \x01(\x01R\x03sum\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\x01R\x06weight\"\xae\x01\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\"\xca\x01\n" +
 	"\fInvokeFailed\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x1f\n" +
 	"\vduration_us\x18\x03 \x01(\x04R\n" +
 	"durationUs\x12\x12\n" +
-	"\x04slot\x18\x04 \x01(\rR\x04slot\"c\n" +
+	"\x04slot\x18\x04 \x01(\rR\x04slot\x12\x1a\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"c\n" +
 	"\x10CancelInvocation\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
 	"\aoverdue\x18\x02 \x01(\bR\aoverdue\"H\n" +

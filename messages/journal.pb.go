@@ -260,7 +260,8 @@ func (*JobEvent_TrainingEnded) isJobEvent_What() {}
 
 func (*JobEvent_TakenOver) isJobEvent_What() {}
 
-// JobQueued: the Scheduler has accepted the job.
+// JobQueued: the Scheduler has accepted the job. Its time is that of the submission:
+// a server that finds the job waiting tells it again, and the same.
 type JobQueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -29,7 +29,8 @@ type SubmitJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // unique to this submission
 	Task          *TrainTask             `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
-	JobId         string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // that the job is to have; empty: the Scheduler gives it one
+	JobId         string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`                    // that the job is to have; empty: the Scheduler gives it one
+	SubmittedMs   int64                  `protobuf:"varint,4,opt,name=submitted_ms,json=submittedMs,proto3" json:"submitted_ms,omitempty"` // since 1970: when that was; 0: now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,6 +84,13 @@ func (x *SubmitJob) GetJobId() string {
 		return x.JobId
 	}
 	return ""
+}
+
+func (x *SubmitJob) GetSubmittedMs() int64 {
+	if x != nil {
+		return x.SubmittedMs
+	}
+	return 0
 }
 
 // SubmitJobReply answers SubmitJob.
@@ -280,6 +288,7 @@ type ResumeJob struct {
 	Task             *TrainTask             `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`                                                  // as it was asked for, but for default_parallelism: N of the next round
 	AfterIncarnation uint64                 `protobuf:"varint,4,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"` // what earlier incarnations say counts no more
 	WaitedMs         uint64                 `protobuf:"varint,5,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"`                         // that it has waited for a slot already, where nobody knew it any more
+	SubmittedMs      int64                  `protobuf:"varint,6,opt,name=submitted_ms,json=submittedMs,proto3" json:"submitted_ms,omitempty"`                // since 1970: when it was submitted, of one that was never started; 0: now
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -349,15 +358,23 @@ func (x *ResumeJob) GetWaitedMs() uint64 {
 	return 0
 }
 
+func (x *ResumeJob) GetSubmittedMs() int64 {
+	if x != nil {
+		return x.SubmittedMs
+	}
+	return 0
+}
+
 var File_messages_submission_proto protoreflect.FileDescriptor
 
 const file_messages_submission_proto_rawDesc = "" +
 	"\n" +
-	"\x19messages/submission.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\"d\n" +
+	"\x19messages/submission.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\"\x87\x01\n" +
 	"\tSubmitJob\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
 	"\x04task\x18\x02 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12\x15\n" +
-	"\x06job_id\x18\x03 \x01(\tR\x05jobId\"\xa4\x01\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\x12!\n" +
+	"\fsubmitted_ms\x18\x04 \x01(\x03R\vsubmittedMs\"\xa4\x01\n" +
 	"\x0eSubmitJobReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x1a\n" +
@@ -369,13 +386,14 @@ const file_messages_submission_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tR\x03key\"X\n" +
 	"\fStopJobReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xae\x01\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xd1\x01\n" +
 	"\tResumeJob\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12.\n" +
 	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12+\n" +
 	"\x11after_incarnation\x18\x04 \x01(\x04R\x10afterIncarnation\x12\x1b\n" +
-	"\twaited_ms\x18\x05 \x01(\x04R\bwaitedMsB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\twaited_ms\x18\x05 \x01(\x04R\bwaitedMs\x12!\n" +
+	"\fsubmitted_ms\x18\x06 \x01(\x03R\vsubmittedMsB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_submission_proto_rawDescOnce sync.Once

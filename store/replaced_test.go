@@ -153,7 +153,7 @@ func TestAFolderThatGoesInTheMiddleOfAWrite(t *testing.T) {
 		says      string
 		meanwhile func(t *testing.T, s *store.File, dir, away string)
 	}{
-		"it goes":       {"mount it or move it back", func(t *testing.T, _ *store.File, dir, away string) { move(t, dir, away) }},
+		"it goes": {"mount it or move it back", func(t *testing.T, _ *store.File, dir, away string) { move(t, dir, away) }},
 		"it is emptied": {"it has no store.json", func(t *testing.T, _ *store.File, dir, away string) {
 			move(t, dir, away)
 			require.NoError(t, os.Mkdir(dir, 0o700))

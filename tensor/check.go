@@ -9,7 +9,12 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
-const checkOp = "tensor.check"
+const (
+	// FormOp is the Op of a rejection for what a file is: one that is broken, or of
+	// other tensors than the reference. Other rejections are for its values.
+	FormOp  = "tensor.form"
+	checkOp = "tensor.check"
+)
 
 // tooLarge is the factor by which an answer's values may exceed the reference
 // model's largest, or 1. An optimizer step does not multiply weights by 2^63;
@@ -39,10 +44,10 @@ func (c *Checker) Check(reference, answer Source) error {
 	c.last.Store(want)
 	have, err := want.like(answer)
 	if err != nil {
-		return fault.New(checkOp, rejectedKind(err), "answer: %w", err)
+		return fault.New(FormOp, rejectedKind(err), "answer: %w", err)
 	}
 	if reason := difference(want, have); reason != "" {
-		return fault.New(checkOp, fault.Rejected, "%s", reason)
+		return fault.New(FormOp, fault.Rejected, "%s", reason)
 	}
 	size, _ := have.extent(windowBytes)
 	buf := make([]byte, size)
@@ -50,7 +55,7 @@ func (c *Checker) Check(reference, answer Source) error {
 	return have.windows(func(w window) error {
 		raw, err := w.read(buf, answer.R, have.DataStart)
 		if err != nil {
-			return fault.New(checkOp, rejectedKind(err), "answer: %w", err)
+			return fault.New(FormOp, rejectedKind(err), "answer: %w", err)
 		}
 		for _, s := range w.segments {
 			src := raw[s.lo:s.hi]

@@ -35,7 +35,8 @@
 // crashed, its time was over, there was no room), while other slots answered, is in
 // quarantine: not offered for 30 s, after which one attempt decides whether it is
 // well, or not offered for twice as long, up to 10 minutes (quarantine.go). One
-// slot that is usable always stays.
+// slot that is usable always stays. What a function does that runs elsewhere (at an
+// endpoint) says nothing about its slot.
 //
 // An attempt whose function may take long to start (an endpoint that was scaled to
 // zero) holds its slot from the start, but runs, as far as InvokeAccepted and its

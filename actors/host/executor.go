@@ -60,8 +60,9 @@ func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int, 
 		err = ctx.Err()
 	}
 	if err != nil {
-		return nil, errors.Join(err, x.discard())
+		return nil, x.warnings.with(errors.Join(err, x.discard()))
 	}
+	answer.Warnings = x.warnings
 	return answer, nil
 }
 
@@ -98,6 +99,7 @@ type execution struct {
 	split    *split      // the data; nil before it was opened
 	open     []io.Closer // what is read of the plane
 	outputs  []*output   // what is written
+	warnings warnings
 }
 
 func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
@@ -128,7 +130,7 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 	case functions.Init:
 		call.ModelOut = model
 	}
-	model.full = call.Sabotage.DiskFull
+	model.full, call.Warn = call.Sabotage.DiskFull, x.warnings.add
 	got, err := runtime.Run(ctx, call)
 	if err != nil {
 		return nil, err

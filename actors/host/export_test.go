@@ -259,3 +259,6 @@ func atoi(s string) int {
 	}
 	return n
 }
+
+// WarningsOf returns what came along with an error.
+func WarningsOf(err error) []string { return warningsOf(err) }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"time"
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -18,7 +19,7 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 		Epoch: int(ref.GetEpoch()), Round: max(int(ref.GetRound())-1, 0), Index: int(ref.GetFunction()),
 		Attempt: max(int(ref.GetAttempt())-1, 0), N: int(plan.GetParallelism()), Slot: x.slot, Threads: x.executor.Threads,
 		K: int(plan.GetK()), BatchSize: int(plan.GetBatchSize()), LR: plan.GetLr(), Seed: x.inv.GetSeed(), Args: plan.GetArgs(), Env: plan.GetEnv(),
-		ModelVersion: plan.GetModelVersion(), Began: x.began, Sabotage: Chaos(x.inv),
+		ModelVersion: plan.GetModelVersion(), Began: x.began, Timeout: timeLimit(x.inv), Sabotage: Chaos(x.inv),
 	}
 	var err error
 	if call.Task, err = taskOf(ref.GetTask()); err != nil {
@@ -41,6 +42,11 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 		call.Optimizer, err = x.tensors(ctx, "host.optimizer", x.inv.GetOptimizer())
 	}
 	return call, err
+}
+
+// timeLimit is how long an attempt may take; 0: as long as it does.
+func timeLimit(inv *messages.Invoke) time.Duration {
+	return time.Duration(inv.GetPlan().GetTimeoutMs()) * time.Millisecond
 }
 
 // taskOf returns what a runtime calls a task.

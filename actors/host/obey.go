@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -86,7 +85,7 @@ func (h *host) start(ctx actor.Context, r *run) {
 		r.result.Store(&result{answer: answer, err: err, took: took})
 		rim.SendAfter(0, self, &runEnded{r})
 	})
-	if limit := time.Duration(r.inv.GetPlan().GetTimeoutMs()) * time.Millisecond; limit > 0 {
+	if limit := timeLimit(r.inv); limit > 0 {
 		r.disarm = h.after(ctx, limit, &functionTimedOut{run: r, after: limit})
 	}
 }

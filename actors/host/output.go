@@ -20,6 +20,10 @@ import (
 	"github.com/troupe-ml/troupe/tensor"
 )
 
+// opForm is the Op of a rejection for what an answer is, not for its values: a
+// smaller learning rate does not mend it. The job tells its user so.
+const opForm = "host.form"
+
 // output is a state dict that a runtime writes to the plane.
 type output struct {
 	space plane.Space
@@ -52,7 +56,7 @@ func (x *execution) output(part string, check *tensor.Checker) *output {
 // Create implements functions.Output.
 func (o *output) Create(size int64) (io.Writer, error) {
 	if o.draft != nil {
-		return nil, fault.New("host.output", fault.Rejected, "the %s was to be written twice", o.what)
+		return nil, fault.New(opForm, fault.Rejected, "the %s was to be written twice", o.what)
 	}
 	if o.full {
 		return nil, fault.New("host.output", fault.Unavailable, "no room for the %s, %d bytes: %w", o.what, size, fullDisk())
@@ -100,11 +104,11 @@ func (o *output) Attest(crc uint32) { o.attested = &crc }
 // 0), for being finite.
 func (o *output) seal(ctx context.Context, reference tensor.Source) (*messages.TensorRef, error) {
 	if o.draft == nil {
-		return nil, fault.New("host.output", fault.Rejected, "the function wrote no %s", o.what)
+		return nil, fault.New(opForm, fault.Rejected, "the function wrote no %s", o.what)
 	}
 	ref, err := o.draft.Seal()
 	if fault.KindOf(err) == fault.Invalid { // not as long as the runtime said
-		return nil, fault.New("host.output", fault.Rejected, "%s: %w", o.what, err)
+		return nil, fault.New(opForm, fault.Rejected, "%s: %w", o.what, err)
 	}
 	if err != nil {
 		return nil, err
@@ -126,7 +130,11 @@ func (o *output) seal(ctx context.Context, reference tensor.Source) (*messages.T
 		reference = written
 	}
 	if err := o.check.Check(reference, written); err != nil {
-		return nil, fault.New("host.output", fault.KindOf(err), "%s: %w", o.what, err)
+		op := "host.output"
+		if e, is := errors.AsType[*fault.Error](err); is && e.Op == tensor.FormOp {
+			op = opForm
+		}
+		return nil, fault.New(op, fault.KindOf(err), "%s: %w", o.what, err)
 	}
 	return wire.TensorRef(ref), nil
 }
@@ -157,7 +165,7 @@ func (o *output) verify(blob plane.Blob) (digest uint64, err error) {
 		want, said = *o.attested, true
 	}
 	if !said && o.spoil == nil {
-		return 0, fault.New("host.output", fault.Rejected, "%s: its writer does not say what it wrote", o.what)
+		return 0, fault.New(opForm, fault.Rejected, "%s: its writer does not say what it wrote", o.what)
 	}
 	got, sum := crc32.NewIEEE(), xxhash.New()
 	const most = 256 << 10
@@ -166,7 +174,7 @@ func (o *output) verify(blob plane.Blob) (digest uint64, err error) {
 		return 0, fault.New("host.output", fault.Unavailable, "read the %s: %w", o.what, err)
 	}
 	if got.Sum32() != want && o.spoil == nil { // else the function is to have written that
-		return 0, fault.New("host.output", fault.Rejected,
+		return 0, fault.New(opForm, fault.Rejected,
 			"%s: its %d bytes are damaged: their CRC-32 is %08x, that of what the function wrote %08x", o.what, blob.Size(), got.Sum32(), want)
 	}
 	return sum.Sum64(), nil

@@ -55,19 +55,25 @@ func clearsSlot(failure *messages.Failure) bool {
 	return false
 }
 
-// wentWell is told that an attempt on a slot gave an answer.
-func (s *state) wentWell(slot int) {
+// wentWell is told that an attempt gave an answer.
+func (s *state) wentWell(r *run) {
+	if r.elsewhere {
+		return
+	}
 	s.answered++
-	s.health[slot] = health{}
+	s.health[r.slot] = health{}
 }
 
-// wentWrong is told that an attempt on a slot failed. A slot that fails again and
+// wentWrong is told that an attempt failed; one that ran elsewhere says nothing
+// about its slot. A slot that fails again and
 // again, though another slot has given an answer meanwhile (so it is the slot and
 // not what runs everywhere), is not offered for a while. One that is usable
 // always stays.
-func (s *state) wentWrong(slot int, failure *messages.Failure, now time.Time) {
+func (s *state) wentWrong(r *run, failure *messages.Failure, now time.Time) {
+	slot := r.slot
 	h := &s.health[slot]
 	switch {
+	case r.elsewhere:
 	case clearsSlot(failure):
 		*h = health{}
 	case blamesSlot(failure):

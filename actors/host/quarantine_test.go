@@ -52,6 +52,24 @@ func TestASlotThatFailsAgainAndAgainIsLeftAloneForAWhile(t *testing.T) {
 	}
 }
 
+// What fails elsewhere, at an endpoint, is no slot's fault.
+func TestWhatFailsElsewhereIsNoSlotsFault(t *testing.T) {
+	s := newStage(t, 1, 2, zap.NewNop())
+	s.runner.begins = func(*messages.Invoke) time.Duration { return 0 }
+	s.runner.broken = func(slot int) bool { return slot == 0 } // as where function 0 runs
+	probe := s.Probe("invoker")
+	for round := range uint32(20) {
+		for function := range uint32(2) {
+			probe.Send(s.host, &messages.Invoke{Attempt: ref("a", round+1, function, 1), Plan: &messages.RoundPlan{}})
+		}
+		s.Advance(2 * time.Second)
+	}
+	for _, m := range s.scheduler.Messages() {
+		require.EqualValues(t, 2, m.(*messages.HostReported).GetSlots())
+	}
+	require.Empty(t, s.warnings)
+}
+
 // Functions that fail everywhere leave all slots as they are.
 func TestWhatFailsEverywhereIsNoSlotsFault(t *testing.T) {
 	s := newStage(t, 1, 3, zap.NewNop())

@@ -24,7 +24,8 @@ func (s *state) fill() {
 			return
 		}
 		s.queue.Remove(a.queued)
-		a.queued, a.run = nil, &run{slot: slot, inv: a.inv, attempt: a, starting: s.starts != nil && s.starts(a.inv)}
+		elsewhere := s.starts != nil && s.starts(a.inv)
+		a.queued, a.run = nil, &run{slot: slot, inv: a.inv, attempt: a, elsewhere: elsewhere, starting: elsewhere}
 		s.slots[slot] = a.run
 		s.changed = true
 		s.orders.start = append(s.orders.start, a.run)
@@ -134,12 +135,14 @@ func (s *state) cancelRun(r *run, cause error) {
 	}
 }
 
-// fail ends a running attempt without an answer.
-func (s *state) fail(a *attempt, failure *messages.Failure, took time.Duration, now time.Time) {
-	s.wentWrong(a.run.slot, failure, now)
+// fail ends a running attempt without an answer, but with what its function warned
+// of.
+func (s *state) fail(a *attempt, failure *messages.Failure, took time.Duration, now time.Time, warnings ...string) {
+	s.wentWrong(a.run, failure, now)
 	a.job.failedOn[a.inv.GetAttempt().GetFunction()] = a.run.slot
 	s.end(a, &messages.InvokeFailed{
 		Attempt: a.inv.GetAttempt(), Failure: failure, DurationUs: uint64(took.Microseconds()), Slot: uint32(a.run.slot) + 1,
+		Warnings: warnings,
 	})
 }
 

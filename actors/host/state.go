@@ -52,7 +52,8 @@ type run struct {
 	slot      int
 	inv       *messages.Invoke
 	attempt   *attempt // nil: nobody wants its answer any more
-	starting  bool     // the function has yet to say that it is at work
+	elsewhere bool     // the function runs where the slot is not: it says when it is at work
+	starting  bool     // it has yet to say so
 	cancelled bool
 	cause     error // of that: the function's time is over, or nobody wants it
 	retired   bool
@@ -150,7 +151,7 @@ func (s *state) cancel(m *messages.CancelInvocation, now time.Time) {
 func (s *state) overdue(a *attempt, now time.Time) {
 	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "took much longer than other functions of its round"))
 	failure.Chaos = blames(Chaos(a.inv), true)
-	s.wentWrong(a.run.slot, failure, now)
+	s.wentWrong(a.run, failure, now)
 	a.job.failedOn[a.inv.GetAttempt().GetFunction()] = a.run.slot
 	s.cancelRun(a.run, context.DeadlineExceeded)
 }
@@ -201,9 +202,9 @@ func (s *state) ended(r *run, result *result, now time.Time) {
 	case result.err != nil:
 		failure := wire.Failure(result.err)
 		failure.Chaos = blames(Chaos(r.inv), false)
-		s.fail(a, failure, result.took, now)
+		s.fail(a, failure, result.took, now, warningsOf(result.err)...)
 	default:
-		s.wentWell(r.slot)
+		s.wentWell(r)
 		answer.Attempt, answer.DurationUs = a.inv.GetAttempt(), uint64(result.took.Microseconds())
 		s.end(a, answer)
 	}
@@ -215,7 +216,7 @@ func (s *state) timeOut(r *run, took time.Duration, now time.Time) {
 	if r.attempt == nil {
 		return
 	}
-	a, limit := r.attempt, time.Duration(r.inv.GetPlan().GetTimeoutMs())*time.Millisecond
+	a, limit := r.attempt, timeLimit(r.inv)
 	failure := wire.Failure(fault.New("host.run", fault.Unavailable, "timed out after %v%s", limit, s.outOfTime(r.inv)))
 	failure.Chaos = blames(Chaos(r.inv), true)
 	s.cancelRun(r, context.DeadlineExceeded)

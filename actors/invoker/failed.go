@@ -14,6 +14,7 @@ type failed struct {
 	failure *messages.Failure
 	slot    uint32
 	ran     time.Duration
+	warned  []string
 }
 
 // Error returns the failure's text.
@@ -30,6 +31,9 @@ func (f failed) Failure() *messages.Failure { return f.failure }
 
 // Slot returns the host's slot that the function ran on, from 1; 0: unknown.
 func (f failed) Slot() uint32 { return f.slot }
+
+// Warnings returns what the function warned of.
+func (f failed) Warnings() []string { return f.warned }
 
 // Ran returns for how long the function ran.
 func (f failed) Ran() time.Duration { return f.ran }

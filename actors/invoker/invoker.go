@@ -57,7 +57,7 @@ func (i *invoker) Receive(ctx actor.Context) {
 	case *messages.InvokeFailed:
 		if i.waitsFor(m.GetAttempt()) {
 			i.invoke = nil // it has ended: nothing to cancel
-			panic(failed{m.GetAttempt(), m.GetFailure(), m.GetSlot(), time.Duration(m.GetDurationUs()) * time.Microsecond})
+			panic(failed{m.GetAttempt(), m.GetFailure(), m.GetSlot(), time.Duration(m.GetDurationUs()) * time.Microsecond, m.GetWarnings()})
 		}
 	case *tick:
 		i.onTick(ctx, m)

@@ -14,7 +14,8 @@
 // A waiting job is to be owned: the store is asked, off the actor, for the claim
 // of its next incarnation. An owner that gives no sign of life for 10 s in which it
 // could have been seen is gone; one that does has the job, which is TAKEN_OVER
-// then: it has not ended, but is none of this node's any more. A store that is away is asked again each second.
+// then: it has not ended, but is none of this node's any more. A store that is away, or
+// full, is asked again each second; people hear of that at once, and once a minute.
 //
 // In: StartJob, ResizeJob and JobFinishedReply from the Scheduler; StopJob from
 // it or from a client; KeepState and JobFinished from its children, the TrainJobs;

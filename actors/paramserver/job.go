@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
@@ -43,6 +44,9 @@ type job struct {
 	seen   store.Sighting // of another owner, while there is one
 	seenAt time.Time      // since when it is as seen
 
+	obstacle error           // why it is not owned; nil: nothing is in the way
+	told     actorkit.Sparse // of that
+
 	stop     *messages.StopJob   // asked for; nil: not
 	result   *messages.JobResult // how it ends, or has ended
 	end      *messages.JobResult // as this decided it, for the store; nil: it did not
@@ -78,7 +82,7 @@ func (j *job) delay() time.Duration { return backOff << (j.respawns - 1) }
 // whoever stores it claims.
 func (j *job) conclude(now time.Time) {
 	j.over = max(j.incarnation, j.start.GetAfterIncarnation())
-	j.phase, j.decided, j.sealing, j.seen = ending, now, true, store.Sighting{}
+	j.phase, j.decided, j.sealing, j.seen, j.told = ending, now, true, store.Sighting{}, actorkit.Sparse{}
 	j.end = &messages.JobResult{
 		Phase:   messages.Phase_PHASE_FAILED,
 		Failure: wire.Failure(j.verdict()),
@@ -111,6 +115,25 @@ func (j *job) verdict() error {
 		return fault.New("paramserver.supervise", kind, "the job cannot go on: %w", j.crash)
 	}
 	return fault.New("paramserver.supervise", kind, "the job died %d times, at last of: %w", j.respawns+1, j.crash)
+}
+
+// complains takes in why the job is not owned, and reports whether to say it: each
+// kind at once, and then once a minute.
+func (j *job) complains(now time.Time, why error) bool {
+	if fault.KindOf(why) != fault.KindOf(j.obstacle) {
+		j.told = actorkit.Sparse{}
+	}
+	j.obstacle = why
+	return j.told.Due(now)
+}
+
+// complaint is what people should know of the obstacle.
+func (j *job) complaint() string {
+	cannot, does := "begin", "begins"
+	if j.incarnation > 0 {
+		cannot, does = "go on", "goes on"
+	}
+	return fmt.Sprintf("job %s cannot %s: %v; mend that, by making room on a disk that is full: it is tried each second, and %s then", j.id, cannot, j.obstacle, does)
 }
 
 // ref names the job's incarnation.

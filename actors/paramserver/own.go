@@ -3,6 +3,8 @@ package paramserver
 import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/internal/fault"
 )
 
 // own makes this node the owner of a job that waits for that. The incarnation
@@ -46,8 +48,20 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	case s.state.refused(s.deps.Rim.Now(), j, m.seen, m.err):
 		s.conclude(ctx, j)
 	default:
-		s.deps.Log.Warn("job not owned yet", zap.String("job_id", j.id), zap.Error(m.err))
+		s.complain(j, m.err)
 		s.deps.Rim.SendAfter(tickEvery, ctx.Self(), &ownDue{j})
+	}
+}
+
+// complain says why a job is not owned yet, see complains. An owner that is
+// watched concerns the log alone: it is over within patience.
+func (s *server) complain(j *job, why error) {
+	if !j.complains(s.deps.Rim.Now(), why) {
+		return
+	}
+	s.deps.Log.Warn("job not owned yet", zap.String("job_id", j.id), zap.Error(why))
+	if s.deps.Warn != nil && fault.KindOf(why) != fault.Conflict {
+		s.deps.Warn(j.complaint())
 	}
 }
 

@@ -97,7 +97,7 @@ func TestWhyAJobCannotBeOwned(t *testing.T) {
 			tries := 0
 			s.refuse = func(store.Sighting) (store.Sighting, error) {
 				if tries++; tries <= 100 && s.ends == 0 {
-					return store.Sighting{}, fault.New("job.claim", kind, "no")
+					return store.Sighting{}, fault.New("job.claim", kind, "/s/jobs/j1/claim: no room")
 				}
 				return store.Sighting{}, nil
 			}
@@ -105,11 +105,15 @@ func TestWhyAJobCannotBeOwned(t *testing.T) {
 			s.sim.Advance(2 * time.Minute)
 			if kind == fault.Unavailable || kind == fault.Unknown {
 				require.Len(t, s.born, 1)
+				require.Len(t, s.told, 2, "at once, and then once a minute")
+				require.Equal(t, "job j1 cannot begin: /s/jobs/j1/claim: no room; mend that, by making room on a disk that is full: it is tried each second, and begins then", s.told[0])
+				require.Equal(t, 2, s.lines, "and so does the log")
 				return
 			}
+			require.Empty(t, s.told, "it ends by that")
 			require.Empty(t, s.born)
 			require.Len(t, s.sealed, 1)
-			require.Equal(t, "the job cannot go on: no", testkit.Expect[*messages.JobFinished](s.scheduler).GetResult().GetFailure().GetText())
+			require.Equal(t, "the job cannot go on: /s/jobs/j1/claim: no room", testkit.Expect[*messages.JobFinished](s.scheduler).GetResult().GetFailure().GetText())
 		})
 	}
 }
@@ -277,4 +281,41 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	s.sim.Advance(5 * time.Second)
 	require.Equal(t, []uint64{4}, s.incarnations())
 	require.Equal(t, []uint64{1, 2, 3}, s.released)
+}
+
+// Each cause is told of at once, and anew when it is back after a job ran.
+func TestWhatKeepsAJobFromGoingOnIsToldAnew(t *testing.T) {
+	s := newStage(t, 1)
+	var why error
+	s.refuse = func(store.Sighting) (store.Sighting, error) { return store.Sighting{}, why }
+	why = fault.New("job.claim", fault.Unavailable, "no room")
+	s.run("j1")
+	s.sim.Advance(10 * time.Second)
+	require.Len(t, s.told, 1)
+	why = fault.New("job.claim", fault.Unknown, "a bug")
+	s.sim.Advance(10 * time.Second)
+	require.Len(t, s.told, 2)
+	require.Contains(t, s.told[1], "job j1 cannot begin: a bug;")
+	why = nil
+	s.act = func(*messages.JobRef) actorFunc {
+		return func(ctx actor.Context) {
+			if _, crash := ctx.Message().(*messages.StopJob); crash {
+				why = fault.New("job.claim", fault.Unavailable, "no room")
+				panic(fault.New("train.run", fault.Unknown, "it crashes"))
+			}
+		}
+	}
+	s.sim.Advance(2 * time.Second)
+	require.Len(t, s.born, 1)
+	s.sim.Send(child("j1.1"), &messages.StopJob{})
+	s.sim.Advance(10 * time.Second)
+	require.Len(t, s.told, 3)
+	require.Contains(t, s.told[2], "job j1 cannot go on: no room;")
+	require.Nil(t, testkit.Ask[*messages.StopJobReply](s.sim, s.server, &messages.StopJob{JobId: "j1", Reason: "enough"}).GetFailure())
+	s.lines = 0
+	s.sim.Advance(2 * time.Minute)
+	require.Len(t, s.told, 4)
+	require.Regexp(t, `^job j1 is about to end, but the store does not take its end: no room; it is tried for up to 1\ds more, and then the job ends without that$`, s.told[3])
+	require.LessOrEqual(t, s.lines, 3, "of an end that is tried on")
+	require.Contains(t, testkit.Expect[*messages.JobFinished](s.scheduler).GetResult().GetFailure().GetText(), "enough; the store has not taken this end: no room")
 }

@@ -19,7 +19,7 @@ import (
 const tickEvery = time.Second
 
 // Deps is everything the ParameterServer may touch outside its own state. All
-// but Options are required.
+// but Options and Warn are required.
 type Deps struct {
 	Log *zap.Logger
 	Rim actorkit.Rim
@@ -33,7 +33,11 @@ type Deps struct {
 	// incarnation above over: off the actor, and without waiting. A job whose last
 	// incarnation has told the store how this life of it ended has ended so. Errors
 	// are those of Own; NotFound: the store has no such job.
-	End       func(id string, start *messages.StartJob, end *messages.JobResult, over uint64, stale store.Sighting) (*Ended, store.Sighting, error)
+	End func(id string, start *messages.StartJob, end *messages.JobResult, over uint64, stale store.Sighting) (*Ended, store.Sighting, error)
+	// Warn tells people of this node what keeps a job from running: at once, and
+	// once a minute while it lasts; and what keeps one from ending, once. It is
+	// called inside Receive and does not wait. Nil: the log alone does.
+	Warn      func(text string)
 	Scheduler func() *actor.PID
 	Journal   func() *actor.PID // is told of ends that no TrainJob is left to tell
 	Options   []actor.PropsOption

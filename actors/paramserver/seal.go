@@ -1,11 +1,13 @@
 package paramserver
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	store "github.com/troupe-ml/troupe/store/job"
@@ -45,13 +47,25 @@ func (s *server) onSealed(ctx actor.Context, m *sealed) {
 	j.leaving--
 	tell := s.state.sealed(s.deps.Rim.Now(), m)
 	if m.err != nil {
-		s.deps.Log.Warn("end of a job not stored", zap.String("job_id", j.id), zap.Bool("again", j.sealing), zap.Error(m.err))
+		s.unsealed(j, m.err)
 	}
 	if tell {
 		s.tell(ctx, j)
 	}
 	if j.sealing {
 		s.deps.Rim.SendAfter(tickEvery, ctx.Self(), &sealDue{j})
+	}
+}
+
+// unsealed says that an end is not stored: to the log while that lasts, and to
+// people once if they wait for it.
+func (s *server) unsealed(j *job, why error) {
+	now := s.deps.Rim.Now()
+	first := j.told == actorkit.Sparse{}
+	s.deps.Log.Log(j.told.Level(now), "end of a job not stored", zap.String("job_id", j.id), zap.Bool("again", j.sealing), zap.Error(why))
+	if first && s.deps.Warn != nil && j.phase == ending {
+		s.deps.Warn(fmt.Sprintf("job %s is about to end, but the store does not take its end: %v; it is tried for up to %v more, and then the job ends without that",
+			j.id, why, (endFor - now.Sub(j.decided)).Round(time.Second)))
 	}
 }
 

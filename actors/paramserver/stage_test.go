@@ -1,11 +1,13 @@
 package paramserver_test
 
 import (
+	"io"
 	"testing"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/troupe-ml/troupe/actors/paramserver"
 	"github.com/troupe-ml/troupe/actors/testkit"
@@ -32,6 +34,8 @@ type stage struct {
 	reached   uint64                                             // how far jobs have come
 	ended     *messages.JobResult                                // how they ended, as the store knows; nil: it does not
 	refuse    func(stale store.Sighting) (store.Sighting, error) // why a job cannot be owned; nil: it can
+	told      []string                                           // what people were told
+	lines     int                                                // of the log
 	released  []uint64                                           // incarnations that were let go
 	ends      int                                                // how often an end was to be stored
 	sealed    []*paramserver.Ended                               // ends that the store has taken
@@ -79,7 +83,7 @@ func newStage(t testing.TB, seed uint64) *stage {
 	s := &stage{sim: testkit.New(t, seed), claims: map[string]uint64{}}
 	s.scheduler, s.journal = s.sim.Probe("scheduler"), s.sim.Probe("journal")
 	s.server = s.sim.Spawn("paramserver", paramserver.Observed(paramserver.Deps{
-		Log: zap.NewNop().WithOptions(zap.Development()), Rim: s.sim.Rim(), Own: s.own, End: s.end,
+		Log: s.log(), Warn: func(text string) { s.told = append(s.told, text) }, Rim: s.sim.Rim(), Own: s.own, End: s.end,
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
 		Journal:   func() *actor.PID { return s.journal.PID },
 	}, func(check func() error, kept func() (int, int)) {
@@ -87,6 +91,12 @@ func newStage(t testing.TB, seed uint64) *stage {
 		s.kept = kept
 	}))
 	return s
+}
+
+// log counts what is logged as a warning, and fails on a bug.
+func (s *stage) log() *zap.Logger {
+	lines := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.WarnLevel)
+	return zap.New(lines, zap.Development(), zap.Hooks(func(zapcore.Entry) error { s.lines++; return nil }))
 }
 
 func (s *stage) job(ref *messages.JobRef, start *messages.StartJob) *actor.Props {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -137,6 +138,7 @@ func (s *state) owns(j *job, owned *Owned) {
 	j.reach(owned.Reached)
 	j.owned, j.released, j.incarnation, j.seen = owned, false, owned.Incarnation, store.Sighting{}
 	j.phase, j.alive, j.crash = running, true, nil
+	j.obstacle, j.told = nil, actorkit.Sparse{}
 }
 
 // follow takes in that a job's child goes on under a higher incarnation, as one

@@ -43,6 +43,9 @@ func (m *mail) post(ctx actor.Context, now time.Time, e event) {
 		m.boxes[at] = b
 	}
 	if e.event != nil {
+		if !e.at.IsZero() {
+			now = e.at
+		}
 		b.Post(ctx, m.journal(), now, e.event)
 	}
 	b.closed = b.closed || e.last || e.incarnation > 0 // of a later one there is but the end

@@ -185,8 +185,11 @@ func (s *state) set(now time.Time, m *messages.SetParallelism) error {
 	switch n := m.GetParallelism(); {
 	case j.static():
 		return fault.New("scheduler.set", fault.Conflict, "job %s keeps its parallelism, as it was submitted (static_parallelism)", j.id)
-	case n < lo || n > hi:
-		return fault.New("scheduler.set", fault.Invalid, "parallelism %d: job %s may have %d to %d", n, j.id, lo, hi)
+	case n > hi:
+		return fault.New("scheduler.set", fault.Invalid, "parallelism %d: job %s may have %d to %d: give one of those, or start a job with a greater max_parallelism",
+			n, j.id, lo, hi)
+	case n < lo:
+		return fault.New("scheduler.set", fault.Invalid, "parallelism %d: job %s may have %d to %d: give one of those", n, j.id, lo, hi)
 	case j.phase == queued:
 		j.task = proto.CloneOf(j.task)
 		j.task.Options.DefaultParallelism = n

@@ -42,7 +42,8 @@ type event struct {
 	job         string
 	incarnation uint64 // that the event is of; 0: of the job before its first
 	event       *messages.JobEvent
-	last        bool // the Scheduler posts none of this job after it
+	at          time.Time // when it happened; zero: now
+	last        bool      // the Scheduler posts none of this job after it
 }
 
 func newState(term uint64, policy Policy, newID func() string) *state {
@@ -86,7 +87,7 @@ func (s *state) launch(now time.Time, j *job, free *spare) {
 	j.seq++         // sizes of an earlier life may still be under way: they are older
 	j.acked = j.seq // the first size travels in StartJob
 	if warning := s.wavesWarning(j, j.n); warning != "" {
-		s.warn(j, warning)
+		s.warn(j, now, warning)
 	}
 	s.touch(j)
 }
@@ -177,12 +178,16 @@ func (s *state) orders(now time.Time, j *job) []any {
 func (s *state) touch(j *job) { s.touched = append(s.touched, j) }
 
 // warn posts a warning about a job.
-func (s *state) warn(j *job, text string) {
-	s.post(j, &messages.JobEvent{What: &messages.JobEvent_Warned{Warned: &messages.JobWarned{Text: text}}})
+func (s *state) warn(j *job, at time.Time, text string) {
+	s.post(j, at, &messages.JobEvent{What: &messages.JobEvent_Warned{Warned: &messages.JobWarned{Text: text}}})
 }
 
-func (s *state) post(j *job, e *messages.JobEvent) {
-	s.news = append(s.news, event{job: j.id, event: e})
+// post says what happens to a job before its first incarnation; of one that had
+// incarnations there is no more to say under none.
+func (s *state) post(j *job, at time.Time, e *messages.JobEvent) {
+	if j.after == 0 {
+		s.news = append(s.news, event{job: j.id, event: e, at: at})
+	}
 }
 
 // takeNews returns the events to post, each once.

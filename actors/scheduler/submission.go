@@ -33,7 +33,7 @@ func (s *state) accept(now time.Time, m *messages.SubmitJob) (*messages.SubmitJo
 	if s.jobs[id] != nil {
 		return nil, fault.New("scheduler.submit", fault.Conflict, "job %s is there already", id)
 	}
-	return s.enqueue(now, now, &job{id: id, key: m.GetKey(), task: resolved}), nil
+	return s.enqueue(now, now, m.GetSubmittedMs(), &job{id: id, key: m.GetKey(), task: resolved}), nil
 }
 
 // resume queues a job again that does not run.
@@ -59,7 +59,7 @@ func (s *state) takeUp(now time.Time, m *messages.ResumeJob) (*messages.SubmitJo
 	before := s.ended.take(m.GetJobId())
 	after := max(m.GetAfterIncarnation(), before.incarnation)
 	waited := time.Duration(m.GetWaitedMs()) * time.Millisecond
-	return s.enqueue(now, now.Add(-waited), &job{
+	return s.enqueue(now, now.Add(-waited), m.GetSubmittedMs(), &job{
 		id: m.GetJobId(), key: m.GetKey(), earlier: before.keys, task: resolved, seq: before.seq,
 		incarnation: after, after: after,
 	}), nil
@@ -85,21 +85,24 @@ func (s *state) seen(key string) (*messages.SubmitJobReply, error) {
 }
 
 // enqueue puts a job into the queue, where it has been since then, and starts it
-// if a slot is free.
-func (s *state) enqueue(now, since time.Time, j *job) *messages.SubmitJobReply {
+// if a slot is free. What it says of that is dated to when the job was submitted,
+// in milliseconds since 1970, so that who says it again says the same; 0: now.
+func (s *state) enqueue(now, since time.Time, submittedMs int64, j *job) *messages.SubmitJobReply {
+	at := now
+	if submittedMs > 0 {
+		at = time.UnixMilli(submittedMs)
+	}
 	s.submissions++
 	j.submission, j.submitted, j.grants = s.submissions, since, map[string]uint32{}
 	s.jobs[j.id], s.keys[j.key] = j, j.id
 	s.queue = insert(s.queue, j)
-	s.post(j, &messages.JobEvent{What: &messages.JobEvent_Queued{Queued: &messages.JobQueued{}}})
+	s.post(j, at, &messages.JobEvent{What: &messages.JobEvent_Queued{Queued: &messages.JobQueued{}}})
 	o := j.task.GetOptions()
-	if warning := s.wavesWarning(j, s.clamp(j, o.GetDefaultParallelism())); warning != "" {
-		j.warnings = append(j.warnings, warning)
-		s.warn(j, warning)
-	}
-	if warning := s.labelsWarning(j); warning != "" {
-		j.warnings = append(j.warnings, warning)
-		s.warn(j, warning)
+	for _, warning := range []string{s.wavesWarning(j, s.clamp(j, o.GetDefaultParallelism())), s.labelsWarning(j)} {
+		if warning != "" {
+			j.warnings = append(j.warnings, warning)
+			s.warn(j, at, warning)
+		}
 	}
 	s.settle(now)
 	return &messages.SubmitJobReply{JobId: j.id, Warnings: j.warnings, AfterIncarnation: j.after}

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -22,6 +23,7 @@ func (s *state) finish(answer *messages.Invoked, now time.Time) (accepted bool, 
 	if err := s.acceptable(a, answer); err != nil {
 		return false, err
 	}
+	s.warnOnce(answer.GetWarnings())
 	s.history.ran(ranFor(answer))
 	s.step.end(a, t)
 	a.answer = answer
@@ -64,10 +66,11 @@ func (s *state) acceptable(a *assignment, answer *messages.Invoked) error {
 
 // failed is an attempt's failure, as it reaches the job.
 type failed struct {
-	attempt *messages.AttemptRef
-	failure *messages.Failure
-	slot    uint32 // from 1; 0: unknown
-	ran     time.Duration
+	attempt  *messages.AttemptRef
+	failure  *messages.Failure
+	slot     uint32 // from 1; 0: unknown
+	ran      time.Duration
+	warnings []string // of the function
 }
 
 // fail notes that an open attempt failed, and decides what comes of it. It
@@ -77,6 +80,7 @@ func (s *state) fail(f failed, now time.Time) (verdict, bool) {
 	if !ok {
 		return verdict{}, false
 	}
+	s.warnOnce(f.warnings)
 	s.step.end(a, t)
 	s.history.ran(f.ran)
 	return s.failed(a, f, t.invoke.GetNode(), now), true
@@ -161,7 +165,7 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 		switch {
 		case attempt.GetTask() == messages.Task_TASK_INIT:
 			out.Text = fmt.Sprintf("the first model was rejected twice: %s; look at what the function begins with", failure.GetText())
-		case attempt.GetTask() == messages.Task_TASK_VALIDATE && failure.GetOp() == "host.check": // counts: see actors/host
+		case attempt.GetTask() == messages.Task_TASK_VALIDATE && isForm(failure):
 			out.Text = fmt.Sprintf("the validation was rejected twice (epoch %d, test positions%s): %s; look at what the function's validation reports",
 				attempt.GetEpoch(), positions, failure.GetText())
 		case attempt.GetTask() == messages.Task_TASK_VALIDATE:
@@ -169,6 +173,9 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 				attempt.GetEpoch(), positions, failure.GetText())
 		case failure.GetOp() == "host.check":
 			out.Text = fmt.Sprintf("the answer was rejected twice (%s): %s; look at what the function reports", where, failure.GetText())
+		case isForm(failure):
+			out.Text = fmt.Sprintf("the answer was rejected twice (%s): %s; look at what the function (its endpoint, where it has one) sends",
+				where, failure.GetText())
 		default:
 			out.Text = fmt.Sprintf("diverged: %s, %s, positions%s, lr %v; lower --lr, or look at the data at these positions "+
 				"(--on-bad-samples drop skips them)",
@@ -180,6 +187,12 @@ func (s *state) explain(a *assignment, attempt *messages.AttemptRef, failure *me
 		out.Text = failure.GetText()
 	}
 	return out
+}
+
+// isForm reports whether an answer was rejected for what it is, counts among that,
+// and not for what was learned: see actors/host and functions/remote.
+func isForm(rejected *messages.Failure) bool {
+	return slices.Contains([]string{"host.check", "host.form", "remote.answer", "remote.put"}, rejected.GetOp())
 }
 
 // retryDue lets an assignment run again if it still waits for that: so many

@@ -20,6 +20,7 @@ const (
 	beatEvery = 2 * time.Second
 	sealFor   = 10 * time.Second // how long the end of a job waits for the store
 	sealLate  = 2 * sealFor      // and for one that does not even say that it cannot
+	sayDelay  = time.Second      // after which people hear of that
 )
 
 var errNoAnswer = fault.New("train.seal", fault.Unavailable, "it does not answer")
@@ -57,7 +58,10 @@ func (j *job) onCheckpointed(ctx actor.Context, m *checkpointed) {
 	case fault.KindOf(m.err) == fault.Conflict:
 		j.superseded(m.err)
 	case m.err != nil:
-		j.log.Warn("checkpoint not stored", zap.Error(m.err))
+		if j.saver.failures == 1 {
+			j.saidSave = actorkit.Sparse{}
+		}
+		j.log.Log(j.saidSave.Level(j.deps.Rim.Now()), "checkpoint not stored", zap.Error(m.err))
 	}
 	j.free(saved)
 	if j.storing.waits && j.state.fatal == nil {
@@ -148,6 +152,7 @@ func (j *job) onSealed(ctx actor.Context, m *sealed) {
 	case fault.KindOf(m.err) == fault.Conflict: // its end is not the job's
 		j.ended = &messages.JobFinished{Job: j.state.ref, Result: j.result(messages.Phase_PHASE_TAKEN_OVER, wire.Failure(m.err))}
 	case m.err != nil && now.Sub(j.endedAt) < sealFor:
+		j.unsealed = m.err
 		j.deps.Rim.SendAfter(retrySave, j.self, &sealDue{})
 		return
 	case m.err != nil:
@@ -158,6 +163,20 @@ func (j *job) onSealed(ctx actor.Context, m *sealed) {
 		j.log.Warn("end not stored", zap.Error(m.err))
 	}
 	j.told(ctx)
+}
+
+// delayed tells people, once, why the job has not ended yet that is to.
+func (j *job) delayed(now time.Time) {
+	waits := now.Sub(j.endedAt)
+	if j.saidDelay || waits < sayDelay {
+		return
+	}
+	j.saidDelay = true
+	text, left := "the store has not taken its last state yet", sealLate-waits
+	if j.unsealed != nil {
+		text, left = fmt.Sprintf("the store does not take its last state: %v", j.unsealed), sealFor-waits
+	}
+	j.state.warn(fmt.Sprintf("the job is about to end, but %s; it is tried for up to %v more, and then the job ends without that", text, left.Round(time.Second)))
 }
 
 // told has the world hear of the end, which the store has as far as it takes it.

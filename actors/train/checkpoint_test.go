@@ -200,11 +200,12 @@ func TestAnEndWithoutTheStore(t *testing.T) {
 	for name, c := range map[string]struct {
 		hurt        func(s *stage)
 		least, most time.Duration
+		says        string
 	}{
-		"away":                            {func(s *stage) { s.vault.fails = repeated(away, 100) }, 10 * time.Second, 12 * time.Second},
-		"away for a moment":               {func(s *stage) { s.vault.fails = repeated(away, 3) }, 2 * time.Second, 4 * time.Second},
-		"silent":                          {func(s *stage) { s.sim.Work = func(*actor.PID) time.Duration { return time.Hour } }, 19 * time.Second, 21 * time.Second},
-		"silent, in the middle of a save": {func(s *stage) { s.slowSave(time.Hour, s.next()...) }, 19 * time.Second, 21 * time.Second},
+		"away":                            {func(s *stage) { s.vault.fails = repeated(away, 100) }, 10 * time.Second, 12 * time.Second, `does not take its last state: .*; it is tried for up to [89]s more, and then the job ends without that$`},
+		"away for a moment":               {func(s *stage) { s.vault.fails = repeated(away, 3) }, 2 * time.Second, 4 * time.Second, "does not take its last state: "},
+		"silent":                          {func(s *stage) { s.sim.Work = func(*actor.PID) time.Duration { return time.Hour } }, 19 * time.Second, 21 * time.Second, `has not taken its last state yet; it is tried for up to 1\ds more,`},
+		"silent, in the middle of a save": {func(s *stage) { s.slowSave(time.Hour, s.next()...) }, 19 * time.Second, 21 * time.Second, `has not taken its last state yet; it is tried for up to 1\ds more,`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, 1, taskOf(100, nil))
@@ -218,9 +219,10 @@ func TestAnEndWithoutTheStore(t *testing.T) {
 			require.LessOrEqual(t, took, c.most)
 			require.Equal(t, messages.Phase_PHASE_STOPPED, s.finished.GetResult().GetPhase())
 			s.sim.Drain()
-			require.Equal(t, c.most > 10*time.Second, len(s.warnings()) == 1, "%v", s.warnings())
-			if len(s.warnings()) > 0 {
-				require.Contains(t, s.warnings()[0], "the store does not take the job's state")
+			require.Regexp(t, "^the job is about to end, but the store "+c.says, s.warnings()[0])
+			require.Equal(t, c.most > 10*time.Second, len(s.warnings()) == 2, "%v", s.warnings())
+			if len(s.warnings()) > 1 {
+				require.Contains(t, s.warnings()[1], "the store does not take the job's state")
 			}
 			s.sim.Work = nil
 			s.sim.Advance(time.Minute)

@@ -125,11 +125,15 @@ func (j *job) retryEffect(what effect, err error) {
 	switch kind {
 	case fault.Unavailable, fault.Corrupt, fault.Unknown:
 		if j.failures <= effectRetries || patient {
-			j.log.Warn("effect failed, trying again", zap.Stringer("op", what), zap.Error(err))
-			if now := j.deps.Rim.Now(); what == save {
+			now := j.deps.Rim.Now()
+			if j.failures == 1 || !patient {
+				j.saidEffect = actorkit.Sparse{}
+			}
+			level := j.saidEffect.Level(now)
+			j.log.Log(level, "effect failed, trying again", zap.Stringer("op", what), zap.Error(err))
+			if what == save {
 				j.complain()
-			} else if j.failures == 1 || !patient || now.Sub(j.warnedAt) >= complainGap {
-				j.warnedAt = now
+			} else if level == zap.WarnLevel {
 				j.state.warn(fmt.Sprintf("%v failed and is tried again: %v", what, err))
 			}
 			j.deps.Rim.SendAfter(retryCap>>max(0, effectRetries-j.failures), j.self, &effectDue{what})

@@ -78,7 +78,6 @@ type job struct {
 	invokers [][lanes]*actor.PID // the same by function and lane; nil: none
 	nodes    map[string]bool     // hosts that may hold tensors of the job
 	failures int                 // of the running effect, in a row
-	warnedAt time.Time           // of an effect that keeps failing
 	storing  storing             // the result
 
 	vault     Vault
@@ -89,8 +88,13 @@ type job struct {
 	muted     bool // the last beat was not taken
 	lost      bool // a later incarnation owns the job
 
+	saidEffect actorkit.Sparse // of an effect that keeps failing
+	saidSave   actorkit.Sparse // of a save that does
+
 	ended      *messages.JobFinished
 	sealed     bool   // and the store has its last state, as far as it takes it
+	unsealed   error  // why the store has not taken that at the last try; nil: it has not said
+	saidDelay  bool   // people were told that it takes a while
 	left       bool   // the actor stops: nothing of it may start any more
 	accepted   bool   // the ParameterServer knows the end
 	stopReason string // as whoever stopped it has put it
@@ -242,6 +246,7 @@ func (j *job) onTick(ctx actor.Context) {
 	case j.sealed:
 		j.tellEnd(ctx)
 	case j.ended != nil: // the store is being told
+		j.delayed(j.deps.Rim.Now())
 	case j.state.sizing:
 		j.requestParallelism(ctx)
 	}

@@ -154,6 +154,23 @@ func TestTheSecondRejectionIsDivergence(t *testing.T) {
 	require.EqualValues(t, 2, result.GetRejectedResults())
 }
 
+// What is wrong with an answer itself no learning rate mends.
+func TestAnAnswerOfAWrongFormIsNoDivergence(t *testing.T) {
+	for op, says := range map[string]string{
+		"host.check": "look at what the function reports", "host.form": "look at what the function (its endpoint",
+		"remote.answer": "look at what the function (its endpoint", "remote.put": "look at what the function (its endpoint",
+	} {
+		s := newStageOf(t, 1, sizeOf(1, 2, 3), taskOf(8, func(task *messages.TrainTask) { task.Options.Retries = proto.Uint32(3) }))
+		round := s.begin()
+		rejected := &messages.Failure{Kind: messages.FailureKind_FAILURE_KIND_REJECTED, Op: op, Text: "model: answer: cut short"}
+		s.fail(round[1], rejected)
+		s.fail(s.next()[0], rejected)
+		text := s.end().GetFailure().GetText()
+		require.Contains(t, text, "the answer was rejected twice (epoch 1, round 1, function 1): model: answer: cut short; "+says)
+		require.NotContains(t, text, "--lr")
+	}
+}
+
 // Reported: a worker that always fails is restarted for ever. Each assignment
 // has its retries; then the job ends with the reason.
 func TestAnAssignmentIsTriedSoOften(t *testing.T) {

@@ -145,9 +145,10 @@ func (s *stage) journal(ctx actor.Context) {
 
 // failed is what played invokers panic with.
 type failed struct {
-	attempt *messages.AttemptRef
-	failure *messages.Failure
-	slot    uint32
+	warnings []string
+	attempt  *messages.AttemptRef
+	failure  *messages.Failure
+	slot     uint32
 }
 
 func (f failed) Error() string                 { return f.failure.GetText() }
@@ -155,6 +156,8 @@ func (f failed) Attempt() *messages.AttemptRef { return f.attempt }
 func (f failed) Failure() *messages.Failure    { return f.failure }
 func (f failed) Slot() uint32                  { return f.slot }
 func (f failed) Ran() time.Duration            { return time.Second }
+
+func (f failed) Warnings() []string { return f.warnings }
 
 // invoker plays a FunctionInvoker.
 func (s *stage) invoker(ctx actor.Context) {

@@ -54,6 +54,7 @@ type state struct {
 	budget    int                  // failures that the job may still have
 	nextCheck float64              // epochs after which the next validation is due
 	events    []*messages.JobEvent // to be posted
+	warned    map[string]bool      // what functions warned of
 	emitted   uint64               // those that were, too
 	after     uint64               // incarnations up to this one are of earlier lives
 	before    []*messages.EventEnd // of earlier incarnations: where their events end
@@ -72,6 +73,7 @@ func newState(node string, ref *messages.JobRef, start *messages.StartJob) *stat
 		optimizers: map[uint32]*messages.TensorRef{},
 		bereft:     map[uint32]bool{},
 		paces:      paces{},
+		warned:     map[string]bool{},
 		after:      start.GetAfterIncarnation(),
 	}
 	s.history.queued = time.Duration(start.GetQueuedMs()) * time.Millisecond
@@ -193,6 +195,20 @@ func (s *state) abandon() {
 
 func (s *state) warn(text string) {
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_Warned{Warned: &messages.JobWarned{Text: text}}})
+}
+
+// maxWarned bounds of how many things functions may warn in an incarnation: what
+// comes after is for their logs.
+const maxWarned = 100
+
+// warnOnce tells what a function warned of, unless one has before.
+func (s *state) warnOnce(texts []string) {
+	for _, text := range texts {
+		if !s.warned[text] && len(s.warned) < maxWarned {
+			s.warned[text] = true
+			s.warn(text)
+		}
+	}
 }
 
 func (s *state) emit(e *messages.JobEvent) {

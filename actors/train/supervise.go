@@ -20,6 +20,7 @@ type attemptFailed interface {
 	Failure() *messages.Failure
 	Slot() uint32 // of the node, from 1; 0: unknown
 	Ran() time.Duration
+	Warnings() []string
 }
 
 // HandleFailure makes the job the supervisor of its invokers. It runs within a
@@ -84,7 +85,7 @@ func (j *job) after(v verdict, f failed) {
 func panicked(reason any) failed {
 	err := actorkit.Panicked(reason)
 	if f, ok := errors.AsType[attemptFailed](err); ok {
-		return failed{attempt: f.Attempt(), failure: f.Failure(), slot: f.Slot(), ran: f.Ran()}
+		return failed{attempt: f.Attempt(), failure: f.Failure(), slot: f.Slot(), ran: f.Ran(), warnings: f.Warnings()}
 	}
 	return failed{failure: wire.Failure(err)}
 }

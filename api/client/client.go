@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/httpfault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
 const (
@@ -191,6 +192,26 @@ func (c *Client) do(ctx context.Context, k call) (*http.Response, error) {
 	}
 }
 
+// checkName refuses a name that the server would: some, as "..", would lead to
+// something else on the way.
+func checkName(path []string) error {
+	if len(path) < 2 {
+		return nil
+	}
+	switch name := path[1]; path[0] {
+	case "functions":
+		return jobjson.CheckFunction(name)
+	case "dataset":
+		return jobjson.CheckDataset(name)
+	case "models":
+		return jobjson.CheckModel(name)
+	case "tasks", "history":
+		return jobjson.CheckJob(name)
+	default:
+		return nil
+	}
+}
+
 func body(b []byte) io.Reader {
 	if b == nil {
 		return nil
@@ -200,6 +221,9 @@ func body(b []byte) io.Reader {
 
 // try does a request once.
 func (c *Client) try(ctx context.Context, k call, body io.Reader) (*http.Response, error) {
+	if err := checkName(k.path); err != nil {
+		return nil, err
+	}
 	request, err := http.NewRequestWithContext(ctx, k.method, c.url(k), body)
 	if err != nil {
 		return nil, fault.New("client.request", fault.Invalid, "%w", err)
@@ -256,7 +280,23 @@ func failure(response *http.Response) error {
 	if json.Unmarshal(raw, &said) != nil || said.Error == "" {
 		said.Error = fmt.Sprintf("the server answers %s: is it a troupe?", response.Status)
 	}
-	return fault.New("client.request", kind, "%s", said.Error)
+	err := fault.New("client.request", kind, "%s", said.Error)
+	if response.Header.Get(httpfault.Header) == "" {
+		return err
+	}
+	return answered{err}
+}
+
+// answered is an error that a troupe has answered with.
+type answered struct{ error }
+
+func (a answered) Unwrap() error { return a.error }
+
+// Answered reports whether an error is one that a server has answered with: there
+// is one.
+func Answered(err error) bool {
+	_, ok := errors.AsType[answered](err)
+	return ok
 }
 
 // broken is the error about an answer that cannot be read.

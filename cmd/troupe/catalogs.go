@@ -118,7 +118,7 @@ func (c *catalogs) Datasets(ctx context.Context) ([]api.Dataset, error) {
 }
 
 func data(i dataset.Info) api.Dataset {
-	return api.Dataset{Name: i.Name, TrainSetSize: i.Train, TestSetSize: i.Test, Digest: i.Digest, BuiltIn: i.Name == dataset.Digits}
+	return api.Dataset{Name: i.Name, TrainSetSize: i.Train, TestSetSize: i.Test, Digest: i.Digest, Warnings: i.Warnings, BuiltIn: i.Name == dataset.Digits}
 }
 
 // Dataset implements api.Catalogs.

@@ -47,6 +47,7 @@ replaced (exit 4), unless it is the same.`,
 				if err != nil {
 					return err
 				}
+				s.warnAll(d.Warnings)
 				return s.printDataset(d, output, "created")
 			})
 		},

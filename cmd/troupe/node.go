@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/cluster"
-	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -88,14 +86,4 @@ func listNodes(members []cluster.Member, hosts []*messages.HostView) []api.Node 
 		nodes = append(nodes, n)
 	}
 	return nodes
-}
-
-// Ready implements api.Company.
-func (n *node) Ready() error {
-	select {
-	case <-n.Done():
-		return fault.New("node.ready", fault.Unavailable, "the node has ended: %w", errors.Join(n.Err(), errors.New("it stops")))
-	default:
-		return nil
-	}
 }

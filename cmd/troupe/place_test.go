@@ -171,6 +171,10 @@ func TestCatalogsOfAStore(t *testing.T) {
 	require.FileExists(t, x, "what was only linked stays")
 	require.Equal(t, run{0, "", "no jobs at " + url + "\n"}, on("history", "list"))
 	require.Equal(t, 0, on("store", "gc", "--older", "0s").code)
+	clean := on("store", "gc", "--older", "0s", "--dry-run")
+	require.Equal(t, 0, clean.code)
+	require.Regexp(t, `^file://\S+: nothing would be removed\n$`, clean.err)
+	require.Empty(t, clean.out)
 }
 
 // What a job of run left that lost its process can be forgotten, and what one

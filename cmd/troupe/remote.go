@@ -70,7 +70,7 @@ func (s *session) nearby() *client.Client {
 	if err != nil {
 		return nil
 	}
-	if _, err := c.Version(context.Background()); err != nil {
+	if _, err := c.Version(context.Background()); err != nil && !client.Answered(err) { // one that answers may be not ready yet
 		c.Close()
 		return nil
 	}

@@ -15,10 +15,17 @@ import (
 // resume goes on with a job of the store, on n functions, or for 0 on as many
 // as it had. One that has SUCCEEDED has its result shown again.
 func (s *session) resume(id string, n uint32, flags *nodeFlags) error {
-	stored, err := actors.FindJob(context.Background(), flags.store, id)
+	ctx, release := s.untilSignal()
+	stored, err := actors.FindJob(ctx, flags.store, id)
+	stopped := ctx.Err() != nil
+	release()
+	if stopped {
+		return &endedError{phase: messages.Phase_PHASE_STOPPED}
+	}
 	if err != nil {
 		return err
 	}
+	s.warnAll(stored.Warnings)
 	if result := stored.State.GetResult(); result.GetPhase() == messages.Phase_PHASE_SUCCEEDED {
 		return s.printResult(stored.ID, stored.Task, result, "", flags.output)
 	}

@@ -31,6 +31,16 @@ func TestWhatIsTrainedAgainIsTold(t *testing.T) {
 		e.What = &messages.JobEvent_Started{Started: started}
 		return e
 	}
+	epoch := func(incarnation, seq uint64, n uint32) *messages.JobEvent {
+		e := event(incarnation, seq)
+		e.What = &messages.JobEvent_EpochFinished{EpochFinished: &messages.EpochFinished{Record: &messages.EpochRecord{Epoch: n}}}
+		return e
+	}
+	ends := func(incarnation uint64, epochs int) *messages.JobEvent {
+		e := event(incarnation, 1)
+		e.What = &messages.JobEvent_Ended{Ended: &messages.JobEnded{Result: &messages.JobResult{Epochs: make([]*messages.EpochRecord, epochs)}}}
+		return e
+	}
 	const again = "; what was seen of it after that is trained again"
 	for name, c := range map[string]struct {
 		seen []*messages.JobEvent
@@ -47,6 +57,13 @@ func TestWhatIsTrainedAgainIsTold(t *testing.T) {
 		"nothing counts":                  {[]*messages.JobEvent{merged(1, 4)}, goesOn(2, 0), "begins again: there is no merge to go on from" + again},
 		"a round of a later incarnation":  {[]*messages.JobEvent{merged(2, 1)}, goesOn(3, 3, 1, 5), "goes on in epoch 3, after round 2" + again},
 		"a round that was told of before": {[]*messages.JobEvent{merged(1, 6), goesOn(2, 3, 1, 5)}, goesOn(3, 3, 1, 5), "goes on in epoch 3, after round 2"},
+		"an end of what was seen":         {[]*messages.JobEvent{epoch(1, 5, 2)}, ends(1, 2), ""},
+		"an end by nobody who ran it":     {[]*messages.JobEvent{epoch(1, 5, 2)}, ends(2, 2), ""},
+		"an end of less than was seen": {
+			[]*messages.JobEvent{epoch(1, 5, 2), merged(1, 6)},
+			ends(2, 1),
+			"has ended with what was stored of it: what was seen of it after epoch 1 does not count",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := seen{}

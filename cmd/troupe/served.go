@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/config"
@@ -61,7 +62,7 @@ func servedNative(name string) (*served, error) {
 		return nil, err
 	}
 	if !runtime.Has(name) {
-		return nil, fault.New("serve.function", fault.NotFound, "there is no built-in function %q: there are %v", name, runtime.Names())
+		return nil, fault.New("serve.function", fault.NotFound, "there is no built-in function %q: there are %s", name, strings.Join(runtime.Names(), ", "))
 	}
 	key := func(env map[string]string) (string, error) {
 		if len(env) > 0 {

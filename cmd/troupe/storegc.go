@@ -33,8 +33,9 @@ func newStoreGCCommand(s *session) *cobra.Command {
 no job and no model names, what jobs that have ended could be resumed from,
 what processes left that died half way. Models and histories stay.
 
-It works on the store itself, beside the server that uses it, and so on a
-machine that can reach the store.`,
+It works on the store itself, that of --store or else of this user, beside the
+server that uses it, and so on a machine that can reach the store. A server that
+TROUPE_SERVER or the configuration names is not asked.`,
 		Example:     "  troupe store gc --dry-run\n  troupe store gc --older 7d --store file:///srv/troupe",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitUnavailable, exitKilled),
 		Args:        noArguments,
@@ -81,11 +82,12 @@ func (s *session) collect(ctx context.Context, url string, older time.Duration, 
 	if output == "json" {
 		return errors.Join(err, s.printJSON(rows))
 	}
-	fmt.Fprintf(s.screen, "%s: %s, %d bytes, %s\n", url, count(len(rows), "object"), report.Bytes, done)
-	if len(rows) > 0 {
-		err = errors.Join(err, s.printTable(garbageTable(report.Items)))
+	if len(rows) == 0 && err == nil {
+		fmt.Fprintf(s.screen, "%s: nothing %s\n", url, done)
+		return err
 	}
-	return err
+	fmt.Fprintf(s.screen, "%s: %s, %d bytes, %s\n", url, count(len(rows), "object"), report.Bytes, done)
+	return errors.Join(err, s.printTable(garbageTable(report.Items)))
 }
 
 // garbageTable adds up what goes, by reason.

@@ -115,7 +115,7 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, node
 		return err
 	}
 	defer func() { err = errors.Join(err, jobs.Close()) }()
-	c, err := actors.Start(actors.Config{Log: log, Node: local, JobCommand: jobs.command, Server: true, Address: address, ServesJobs: true, Nodes: m.nodes(nodes)})
+	c, err := actors.Start(actors.Config{Log: log, Node: local, JobCommand: jobs.command, Server: true, Address: address, ServesJobs: true, Nodes: m.nodes(nodes), Warn: s.warnOf})
 	if err != nil {
 		return err // that of a store which another server has comes before that of its address
 	}
@@ -153,6 +153,9 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, node
 		return fault.New("up.run", fault.KindOf(c.Err()), "the server ends: %w", c.Err())
 	}
 }
+
+// warnOf shows a warning of the node.
+func (s *session) warnOf(text string) { s.warn(warnings{}, text) }
 
 // introduce says where the server is, and what to do next.
 func (s *session) introduce(server *api.Server, web config.API, local config.Node, m *membership) error {

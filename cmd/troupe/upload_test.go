@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -131,4 +132,22 @@ func TestADatasetIsNotReplaced(t *testing.T) {
 	status, says := upload(t, url+"/dataset/t", other)
 	require.Equal(t, 409, status)
 	require.Contains(t, says, `data set \"t\" is there, with 1 training and 1 test samples, and these are others: delete it first (troupe dataset delete --name t), or choose another name`)
+}
+
+// Values that are no numbers are told of when a data set is created, by a server
+// and by the store alike; a name that leads elsewhere is refused as such.
+func TestADatasetThatIsOddIsToldOf(t *testing.T) {
+	url, _ := newImporting(t)
+	path := filepath.Join(t.TempDir(), "odd.csv")
+	require.NoError(t, os.WriteFile(path, []byte("1,0\nNaN,1\n2,0\n3,1\n4,0\n5,1\n"), 0o600))
+	for _, server := range []string{url, "none"} {
+		r := newWorld(t).run(succeeded(), "dataset", "create", "--name", "odd", "--from", path, "--server", server)
+		require.Equal(t, 0, r.code, r.err)
+		require.Contains(t, r.err, "troupe: warning: x has 1 values that are NaN or infinite")
+		for _, args := range [][]string{{"function", "show", "--name", ".."}, {"dataset", "delete", "--name", ".."}, {"history", "get", "--id", ".."}} {
+			r = newWorld(t).run(succeeded(), append(args, "--server", server)...)
+			require.Equal(t, 2, r.code, "%v at %s: %s", args, server, r.err)
+			require.Contains(t, r.err, `".."`)
+		}
+	}
 }

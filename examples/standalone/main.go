@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,8 @@ func run(node config.Node, urls []string, out io.Writer) (err error) {
 	if _, err := company.Functions().Link(context.Background(), "net", urls); err != nil {
 		return err
 	}
-	job := train.NewBasicJob(zap.NewNop(), "standalone")
+	id := strings.ToLower(rand.Text()) // a job of that id goes on where it was, so that each has its own
+	job := train.NewBasicJob(zap.NewNop(), id)
 	job.Use(company)
 	listener, err := train.Listen(0)
 	if err != nil {
@@ -55,9 +57,9 @@ func run(node config.Node, urls []string, out io.Writer) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- job.ServeOn(context.Background(), listener) }()
 
-	driven := drive("http://"+listener.Addr().String(), out)
+	driven := drive("http://"+listener.Addr().String(), id, out)
 	if driven != nil { // else it has ended by itself
-		_ = company.StopJob(context.Background(), "standalone", "its driver has failed")
+		_ = company.StopJob(context.Background(), id, "its driver has failed")
 		_ = company.Close()
 	}
 	if err := errors.Join(driven, <-served, job.Err()); err != nil {
@@ -69,13 +71,13 @@ func run(node config.Node, urls []string, out io.Writer) (err error) {
 
 // drive does what a program anywhere on this machine can do: it knows the job by
 // its URL alone, and speaks KubeML's JSON.
-func drive(url string, out io.Writer) error {
-	const task = `{
+func drive(url, id string, out io.Writer) error {
+	task := `{
 		"request": {
 			"model_type": "net", "batch_size": 32, "epochs": 4, "dataset": "digits", "lr": 0.1, "function_name": "net",
 			"options": {"default_parallelism": 2, "static_parallelism": true, "validate_every": 1, "k": 8, "goal_accuracy": 100}
 		},
-		"job": {"id": "standalone", "state": {"parallelism": 2, "elapsed_time": 0}}
+		"job": {"id": "` + id + `", "state": {"parallelism": 2, "elapsed_time": 0}}
 	}`
 	response, err := http.Post(url+"/start", "application/json", strings.NewReader(task))
 	if err != nil {

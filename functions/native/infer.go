@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math"
+	"strings"
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -53,7 +55,11 @@ func (r *run) infer(c *Call) (answer functions.Answer, err error) {
 // nested in any way, of as many numbers. Labels are 0.
 func points(text json.RawMessage) (functions.Data, error) {
 	var list []any
-	if err := json.Unmarshal(text, &list); err != nil || len(list) == 0 {
+	err := json.Unmarshal(text, &list)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && strings.HasPrefix(wrong.Value, "number ") {
+		return functions.Data{}, NewInvalid("the data to infer from holds the %s, which is too large for a float32", wrong.Value)
+	}
+	if err != nil || len(list) == 0 {
 		return functions.Data{}, NewInvalid("the data to infer from is no list of points: give JSON like [[1, 2], [3, 4]], one list for each point")
 	}
 	var values []float32

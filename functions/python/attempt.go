@@ -56,6 +56,9 @@ func (a *attempt) run() (functions.Answer, error) {
 	if err != nil {
 		return functions.Answer{}, err
 	}
+	if text := a.program.slowness(); text != "" {
+		a.warn("", text)
+	}
 	a.rt.began(a, w)
 	answer, err := a.exchange(w, request)
 	a.rt.ended(a)
@@ -111,10 +114,10 @@ func (a *attempt) exchange(w *worker, request toWorker) (functions.Answer, error
 		}
 		switch {
 		case m.Done != nil:
-			a.warn(m.Done.Warnings)
+			a.warn(a.inv.JobID, m.Done.Warnings...)
 			return a.answer(m.Done)
 		case m.Failed != nil:
-			a.warn(m.Failed.Warnings)
+			a.warn(a.inv.JobID, m.Failed.Warnings...)
 			return functions.Answer{}, m.Failed.fault(a.program.title())
 		case m.Create != nil:
 			if err := a.create(w, m.Create); err != nil {

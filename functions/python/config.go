@@ -39,7 +39,8 @@ type Config struct {
 	// Log gets each line that a program prints. It is called from several
 	// goroutines, and what it takes long for holds up the program; nil = nobody.
 	Log func(Line)
-	// Warn gets what the person who runs this should know; nil = nobody.
+	// Warn gets what the person who runs this should know of an invocation that has
+	// no Warn of its own; nil = nobody.
 	Warn func(string)
 }
 

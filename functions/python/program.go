@@ -52,6 +52,7 @@ type program struct {
 	zygote   *zygote    // the last, possibly dead; nil = none
 	starting *start     // of a zygote, shared by all who need it; nil = none
 	fresh    bool       // it cannot be forked
+	reason   string     // why not, where the program is why
 	idle     map[int]*worker
 	live     int // workers there are, idle ones and those on their way included
 	replaced bool
@@ -257,12 +258,13 @@ func (p *program) fork(st *start, old *zygote, owner Line) {
 		st.importing = z
 		p.mu.Unlock()
 	})
+	reason := ""
 	if z != nil && !z.forkable {
 		z.end()
-		p.rt.config.Warn("function " + p.title() + ": " + z.reason + ": each worker imports it anew, which takes longer than a fork")
-		z = nil
+		reason, z = z.reason, nil
 	}
 	p.mu.Lock()
+	p.reason = reason
 	st.zygote, st.err = z, err
 	p.zygote, p.starting, p.fresh = z, nil, z == nil && err == nil
 	unwanted := p.live == 0

@@ -178,4 +178,13 @@ func TestAWarningComesOnceAJob(t *testing.T) {
 		require.Error(t, err)
 	}
 	require.Equal(t, []string{"function any: careful", "function any: careful"}, r.warned())
+
+	var told []string // to who asked for the run, and to nobody else
+	_, err := r.Run(t.Context(), functions.Invocation{
+		Task: functions.Infer, Function: "any", JobID: "three", Args: map[string]string{"do": "warn"}, Infer: json.RawMessage("1"),
+		Warn: func(text string) { told = append(told, text) },
+	})
+	require.Error(t, err)
+	require.Equal(t, []string{"function any: careful"}, told)
+	require.Len(t, r.warned(), 2)
 }

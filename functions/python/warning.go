@@ -21,11 +21,26 @@ func (p *program) firstTime(job, text string) bool {
 	return true
 }
 
-// warn hands on what the program's run gave reason to, each text once a job.
-func (a *attempt) warn(texts []string) {
+// warn hands on what the program's run gave reason to: to who asked for the run,
+// else to who runs this, each text once a job; of job "" is what is of the program.
+func (a *attempt) warn(job string, texts ...string) {
 	for _, text := range texts {
-		if a.program.firstTime(a.inv.JobID, text) {
-			a.rt.config.Warn("function " + a.program.title() + ": " + text)
+		said := "function " + a.program.title() + ": " + text
+		switch {
+		case a.inv.Warn != nil:
+			a.inv.Warn(said)
+		case a.program.firstTime(job, text):
+			a.rt.config.Warn(said)
 		}
 	}
+}
+
+// slowness says why each worker of the program imports it anew; "": none does.
+func (p *program) slowness() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.fresh || p.reason == "" {
+		return ""
+	}
+	return p.reason + ": each worker imports it anew, which takes longer than a fork"
 }

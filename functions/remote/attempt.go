@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-ml/troupe/functions"
@@ -30,6 +31,8 @@ type attempt struct {
 
 	done chan struct{} // closed when it is settled
 	over chan struct{} // closed when its Run is over
+
+	hasBegun atomic.Bool // the function has asked for something
 
 	mu       sync.Mutex // guards what follows
 	answer   functions.Answer
@@ -153,7 +156,7 @@ func (a *attempt) close() {
 }
 
 // enter notes a request that is served, and reports whether the attempt still
-// takes it; leave is called when it is over.
+// takes it; leave is called when it is over, or is to outlast the attempt.
 func (a *attempt) enter(r *http.ResponseController) (leave func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,6 +181,7 @@ func cutOff(r *http.ResponseController) {
 // began tells whoever asked that the function is at work, and strikes if that
 // is its time.
 func (a *attempt) began(ctx context.Context) error {
+	a.hasBegun.Store(true)
 	if a.inv.Began != nil {
 		a.inv.Began()
 	}

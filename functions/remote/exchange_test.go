@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -124,6 +125,8 @@ func TestRangesAreThoseOfTheWhole(t *testing.T) {
 		}
 		r := c.do(request{method: "GET", path: path, token: "-", header: map[string]string{"Range": fmt.Sprintf("bytes=%d-", n)}})
 		require.Equal(t, http.StatusRequestedRangeNotSatisfiable, r.status)
+		require.Equal(t, fmt.Sprintf("bytes */%d", n), r.header.Get("Content-Range"))
+		require.Equal(t, http.StatusRequestedRangeNotSatisfiable, readJSON[remote.Failure](t, r.body).Code, "%s", r.body)
 	}
 	head := c.do(request{method: "HEAD", path: "/data/1", token: "-"})
 	require.Equal(t, http.StatusOK, head.status)
@@ -385,6 +388,15 @@ func TestAModelSaysItsLength(t *testing.T) {
 	require.NoError(t, err)
 	_ = got.Body.Close()
 	require.Equal(t, http.StatusLengthRequired, got.StatusCode)
+	require.Equal(t, http.StatusBadRequest, c.do(request{method: "PUT", path: "/model/1", query: "-", token: "-"}).status, "nothing is no state dict")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.exchange.URL, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "PUT /jobs/%s/model/1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", job)
+	require.NoError(t, err)
+	status, err := bufio.NewReader(conn).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, status, "411", "a length that is not said is none")
 	require.Zero(t, model.creates)
 	c.reply(500, "")
 	_, _ = ended()
@@ -480,7 +492,12 @@ func TestNextWaitsForTheMerge(t *testing.T) {
 		merge := make(chan error)
 		s.merged = func(ctx context.Context, ref remote.Ref) error {
 			require.Equal(t, remote.Ref{Job: job, Incarnation: 3, Task: "train", Epoch: 2, Round: 1, Function: 1, Attempt: 1}, ref)
-			return <-merge
+			select {
+			case err := <-merge:
+				return err
+			case <-ctx.Done(): // as the real one
+				return ctx.Err()
+			}
 		}
 		inv, _, _ := training(t)
 		c, ended := s.open(inv)
@@ -494,8 +511,10 @@ func TestNextWaitsForTheMerge(t *testing.T) {
 		require.Equal(t, 0.25, answer.Loss)
 		select {
 		case <-c.gone:
-			t.Error("a function that waits for the merge is let go on")
-		default:
+			t.Fatal("a function that waits for the merge is let go on")
+		case r := <-answered:
+			t.Fatalf("it does not wait: %d %s", r.status, r.body)
+		case <-time.After(50 * time.Millisecond): // in which a connection that was cut off would be noticed
 		}
 		merge <- failure
 		r := <-answered

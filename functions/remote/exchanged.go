@@ -27,6 +27,9 @@ type exchanged struct {
 	w http.ResponseWriter
 	r *http.Request
 	a *attempt
+	// leave takes the request from those that the attempt cuts off with its end;
+	// it may be called again.
+	leave func()
 }
 
 // serve finds the attempt that a request is about, and has it answered.
@@ -45,7 +48,7 @@ func (e *Exchange) serve(job string, w http.ResponseWriter, r *http.Request, ans
 		if err := a.began(r.Context()); err != nil {
 			return err
 		}
-		return answer(&exchanged{e, w, r, a})
+		return answer(&exchanged{e, w, r, a, leave})
 	}()
 	switch {
 	case err == nil:
@@ -111,6 +114,7 @@ func (x *exchanged) next() error {
 			return fault.New(op, fault.Invalid, `the results are not {"id": …, "results": {…}}: %w`, err)
 		}
 	}
+	x.leave() // nothing is read any more, and the wait for the merge outlasts the attempt
 	if err := x.a.finish(x.r.Context(), results); err != nil {
 		return err
 	}

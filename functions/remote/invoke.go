@@ -52,22 +52,28 @@ func follow(to *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// call invokes the function until somebody answers, and settles the attempt
-// with that unless it is settled already. Errors are those of Run; Rejected also
-// for an answer that may not be used.
-func (r *Runtime) call(ctx context.Context, a *attempt, endpoint, target string) error {
+// ask invokes the function at an endpoint until somebody answers, and settles the
+// attempt with that unless it is settled already. Errors are those of Run; Rejected
+// also for an answer that may not be used; absent: the function was not reached.
+func (r *Runtime) ask(ctx context.Context, a *attempt, to target) error {
 	for {
-		response, err := r.post(ctx, a, target)
+		response, err := r.post(ctx, a, to.call)
 		if err != nil {
-			return fault.New("remote.run", fault.Unavailable, "call %s: %w", shown(endpoint), unwrapURL(err))
+			absence := unreached(err)
+			err := fault.New("remote.run", fault.Unavailable, "call %s: %w", shown(to.endpoint), unwrapURL(err))
+			if absence {
+				return absent{err}
+			}
+			return err
 		}
 		wait, again := retryAfter(response)
 		if !again {
-			return a.answered(ctx, endpoint, response)
+			return a.answered(ctx, to.endpoint, response)
 		}
 		_ = response.Body.Close()
+		r.absences.end(to.endpoint)
 		if err := pause(ctx, wait); err != nil {
-			return fault.New("remote.run", fault.Unavailable, "%s is busy (%s): %w", shown(endpoint), response.Status, err)
+			return fault.New("remote.run", fault.Unavailable, "%s is busy (%s): %w", shown(to.endpoint), response.Status, err)
 		}
 	}
 }
@@ -145,7 +151,11 @@ func (a *attempt) answered(ctx context.Context, endpoint string, response *http.
 		if to := response.Header.Get("Location"); to != "" {
 			return strange(fmt.Sprintf("which sends the call to %.200q (register the URL that answers it)", to))
 		}
-		return strange("which is not a function's answer")
+		err := strange("which is not a function's answer")
+		if gatewayAlone(response.StatusCode) {
+			return absent{err}
+		}
+		return err
 	}
 	results, ok := readResults(a, body)
 	if !ok {
@@ -155,7 +165,7 @@ func (a *attempt) answered(ctx context.Context, endpoint string, response *http.
 		if a.settled() {
 			return a.err
 		}
-		return fault.New("remote.run", fault.Rejected, "%w", err)
+		return fault.New("remote.answer", fault.Rejected, "%w", err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -9,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
-// Config is what a Runtime needs. All but Fingerprint are required.
+// Config is what a Runtime needs. Exchange and URL are required.
 type Config struct {
 	Exchange *Exchange
 	// URL returns where Exchange serves a job: what its Job handler serves lies
@@ -24,14 +27,20 @@ type Config struct {
 	// goes into the tokens, behind a dot, for endpoints to pin it. nil: "". It is
 	// asked after URL.
 	Fingerprint func() string
+	// Patience is how long a call waits for an endpoint that is not there, and at
+	// most half of Invocation.Timeout. 0: 45 s.
+	Patience time.Duration
+	Log      *zap.Logger       // nil: none
+	Warn     func(text string) // of what a user should know; nil: nobody
 }
 
 // Runtime runs functions behind URLs. It is safe for concurrent use.
 type Runtime struct {
-	config Config
-	client *http.Client
-	ctx    context.Context // ends with the runtime
-	cancel context.CancelFunc
+	config   Config
+	client   *http.Client
+	absences absences
+	ctx      context.Context // ends with the runtime
+	cancel   context.CancelFunc
 
 	mu        sync.Mutex // guards the rest
 	closed    bool
@@ -46,15 +55,20 @@ var (
 
 // New returns a runtime without functions. The caller closes it.
 func New(config Config) *Runtime {
-	r := &Runtime{config: config, client: newClient(), endpoints: map[string][]string{}}
+	config.Patience = cmp.Or(config.Patience, waitsMost)
+	config.Log = cmp.Or(config.Log, zap.NewNop())
+	if config.Warn == nil {
+		config.Warn = func(string) {}
+	}
+	r := &Runtime{config: config, client: newClient(), absences: absences{of: map[string]*absence{}}, endpoints: map[string][]string{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
 // Register makes a function known, in the place of one of the same name: the
 // URLs of its endpoints, each of which runs the same. Of several, function i's
-// first attempt goes to number i, its next one to the one after that. Invalid:
-// none, or one that cannot be called.
+// first attempt goes to number i, its next one to the one after that, and likewise
+// one whose endpoint is not there. Invalid: none, or one that cannot be called.
 func (r *Runtime) Register(function string, urls ...string) error {
 	if len(urls) == 0 {
 		return fault.New("remote.register", fault.Invalid, "function %q has no URL", function)
@@ -84,7 +98,7 @@ func (r *Runtime) Starts(string) bool { return true }
 // ours would is Unavailable, naming what came; an answer without the model that
 // was wanted is Rejected.
 func (r *Runtime) Run(ctx context.Context, inv functions.Invocation) (functions.Answer, error) {
-	endpoint, err := r.enter(inv)
+	endpoints, err := r.enter(inv)
 	if err != nil {
 		return functions.Answer{}, err
 	}
@@ -92,7 +106,7 @@ func (r *Runtime) Run(ctx context.Context, inv functions.Invocation) (functions.
 	if err := functions.Check("remote.run", inv); err != nil {
 		return functions.Answer{}, err
 	}
-	answer, err := r.run(ctx, endpoint, inv)
+	answer, err := r.run(ctx, endpoints, inv)
 	if err == nil {
 		return answer, nil
 	}
@@ -104,30 +118,36 @@ func (r *Runtime) Run(ctx context.Context, inv functions.Invocation) (functions.
 
 var errClosed = fault.New("remote.run", fault.Unavailable, "the runtime of remote functions is closed")
 
-// enter begins a call and returns the endpoint that gets it.
-func (r *Runtime) enter(inv functions.Invocation) (endpoint string, err error) {
+// enter begins a call and returns the endpoints that may get it, the first choice
+// first.
+func (r *Runtime) enter(inv functions.Invocation) (endpoints []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	urls := r.endpoints[inv.Function]
 	switch {
 	case r.closed:
-		return "", errClosed
+		return nil, errClosed
 	case len(urls) == 0:
-		return "", fault.New("remote.run", fault.NotFound, "no endpoint of function %q is known here", inv.Function)
+		return nil, fault.New("remote.run", fault.NotFound, "no endpoint of function %q is known here", inv.Function)
 	}
 	r.running.Add(1)
-	return urls[(inv.Index+inv.Attempt)%len(urls)], nil
+	first := (inv.Index + inv.Attempt) % len(urls)
+	return append(slices.Clone(urls[first:]), urls[:first]...), nil
 }
 
-// run has an endpoint run an attempt.
-func (r *Runtime) run(ctx context.Context, endpoint string, inv functions.Invocation) (functions.Answer, error) {
+// run has one of the endpoints run an attempt.
+func (r *Runtime) run(ctx context.Context, endpoints []string, inv functions.Invocation) (functions.Answer, error) {
 	jobURL, err := r.config.URL(inv.JobID)
 	if err != nil {
 		return functions.Answer{}, err
 	}
-	url, err := CallOf(inv, jobURL).URL(endpoint)
-	if err != nil {
-		return functions.Answer{}, err
+	var targets []target
+	for _, endpoint := range endpoints {
+		call, err := CallOf(inv, jobURL).URL(endpoint)
+		if err != nil {
+			return functions.Answer{}, err
+		}
+		targets = append(targets, target{endpoint, call})
 	}
 	fingerprint := ""
 	if r.config.Fingerprint != nil {
@@ -144,7 +164,7 @@ func (r *Runtime) run(ctx context.Context, endpoint string, inv functions.Invoca
 	go func() {
 		defer r.running.Done()
 		defer cancel()
-		ended <- r.call(call, a, endpoint, url)
+		ended <- r.call(call, a, targets)
 	}()
 	select {
 	case err = <-ended:

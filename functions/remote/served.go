@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/troupe-ml/troupe/internal/fault"
 )
 
 // served is bytes that a GET gives, whole or in ranges.
@@ -37,6 +39,36 @@ func (s *served) serve(w http.ResponseWriter, r *http.Request, contentType strin
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set(DigestHeader, digest.String())
 	w.Header().Set("ETag", `"`+digest.hex()+`"`)
-	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(s.r, 0, s.size))
+	refused := &refusal{ResponseWriter: w}
+	http.ServeContent(refused, r, "", time.Time{}, io.NewSectionReader(s.r, 0, s.size))
+	if refused.status != 0 {
+		return statusError{fault.New("remote.get", fault.Invalid, "range %.100q: there are %d bytes", r.Header.Get("Range"), s.size), refused.status}
+	}
 	return nil
 }
+
+// refusal keeps what net/http says of a range that there is not, which is no JSON.
+type refusal struct {
+	http.ResponseWriter
+	status int // 0: nothing was refused
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *refusal) WriteHeader(status int) {
+	if status == http.StatusRequestedRangeNotSatisfiable {
+		r.status = status
+		return
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (r *refusal) Write(p []byte) (int, error) {
+	if r.status != 0 {
+		return len(p), nil
+	}
+	return r.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *refusal) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -32,6 +32,7 @@ type stage struct {
 	endpoint *httptest.Server
 	runtime  *remote.Runtime
 	calls    chan *call
+	warned   chan string
 
 	mu     sync.Mutex // guards merged
 	merged func(context.Context, remote.Ref) error
@@ -49,8 +50,15 @@ type call struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
+	return newPatientStage(t, 1) // who does not wait
+}
+
+// newPatientStage returns a stage whose runtime waits for endpoints that are not
+// there.
+func newPatientStage(t *testing.T, patience time.Duration) *stage {
+	t.Helper()
 	testkit.LeakCheck(t)
-	s := &stage{t: t, calls: make(chan *call, 16), merged: func(context.Context, remote.Ref) error { return nil }}
+	s := &stage{t: t, calls: make(chan *call, 16), warned: make(chan string, 16), merged: func(context.Context, remote.Ref) error { return nil }}
 	exchange := remote.NewExchange(func(ctx context.Context, ref remote.Ref) error {
 		s.mu.Lock()
 		merged := s.merged
@@ -61,7 +69,10 @@ func newStage(t *testing.T) *stage {
 	t.Cleanup(s.exchange.Close)
 	s.endpoint = httptest.NewServer(http.HandlerFunc(s.invoked))
 	t.Cleanup(s.endpoint.Close)
-	s.runtime = remote.New(remote.Config{Exchange: exchange, URL: func(id string) (string, error) { return s.exchange.URL + "/jobs/" + id, nil }})
+	s.runtime = remote.New(remote.Config{
+		Exchange: exchange, URL: func(id string) (string, error) { return s.exchange.URL + "/jobs/" + id, nil },
+		Patience: patience, Warn: func(text string) { s.warned <- text },
+	})
 	t.Cleanup(func() { require.NoError(t, s.runtime.Close()) })
 	require.NoError(t, s.runtime.Register("f", s.endpoint.URL+"/f?key=secret"))
 	return s

@@ -69,8 +69,11 @@ func (x *exchanged) put(u *upload) error {
 		return fault.New(op, fault.Conflict, "%s does not want that: see want_model and want_optimizer of the assignment", x.a.ref)
 	}
 	size := x.r.ContentLength
-	if size < 0 {
+	if size < 0 || size == 0 && x.r.Header.Get("Content-Length") == "" { // HTTP/1 takes a request that says nothing for one without a body
 		return statusError{fault.New(op, fault.Invalid, "say the length of the %s in Content-Length", u.what), http.StatusLengthRequired}
+	}
+	if size == 0 {
+		return fault.New(op, fault.Invalid, "the %s is empty: put a state dict, as safetensors", u.what)
 	}
 	want, digested, err := ParseDigest(x.r.Header.Get(DigestHeader))
 	if err != nil {

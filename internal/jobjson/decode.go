@@ -3,8 +3,10 @@ package jobjson
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -168,7 +170,30 @@ func Decode(what string, body []byte, into any, known ...string) error {
 		}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+			return Invalid("%s: %s is of the wrong type, %s: give %s", what, wrong.Field, Shown(wrong.Value), kindOf(wrong.Type))
+		}
 		return Invalid("%s: %w", what, err)
 	}
 	return nil
+}
+
+// kindOf says what a value of a type looks like in JSON.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text in quotes"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
+		return "a whole number that is not negative"
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
+		return "a whole number"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	default:
+		return "an object"
+	}
 }

@@ -111,7 +111,7 @@ type Update struct {
 func DecodeUpdate(body []byte) (Update, error) {
 	u, err := decodeState("request", body, 1, "parallelism", "elapsed_time", "slots")
 	if err == nil && u.Parallelism == nil && u.Slots == nil {
-		err = Invalid("request: there is no parallelism: give 1 to %d functions", task.MaxParallelism)
+		err = Invalid("request: there is neither parallelism nor slots: give 1 to %d functions, or how many may run at once", task.MaxParallelism)
 	}
 	return u, err
 }

@@ -68,8 +68,8 @@ func TestDecodeUpdate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, jobjson.Update{Slots: new(uint32(4))}, one)
 	for body, says := range map[string]string{
-		`{}`:                  "there is no parallelism",
-		`{"elapsed_time":1}`:  "there is no parallelism",
+		`{}`:                  "there is neither parallelism nor slots",
+		`{"elapsed_time":1}`:  "there is neither parallelism nor slots",
 		`{"parallelism":0}`:   "request.parallelism 0: give a whole number from 1",
 		`{"parallelism":1.5}`: "request.parallelism 1.5",
 		`{"slots":-1}`:        "request.slots -1",

@@ -24,6 +24,10 @@ const (
 
 	maxClaim = 64 << 10 // bytes
 	maxBeat  = 1 << 10  // bytes
+
+	// maxNumber is beyond what owners that follow each other can come to, a
+	// second apart: a higher number is none of theirs, and has no next one.
+	maxNumber = 1_000_000_000
 )
 
 // IsLeftover reports whether an object of that name below a number serves its
@@ -86,7 +90,8 @@ type document struct {
 // Otherwise it is a Conflict that names the owner, with what is seen of it. The
 // owner of a claim that is damaged or missing is gone by the same signs.
 // Take does not wait: callers poll. Of several callers at most one becomes the
-// owner, and one does unless the store fails.
+// owner, and one does unless the store fails. Corrupt: there is a claim of a
+// number that nobody can have come to; it names the folder.
 //
 // The Sighting on success is that of the new owner.
 func (r *Register) Take(ctx context.Context, what Subject, owner Owner, stale Sighting) (*Claim, Sighting, error) {
@@ -151,7 +156,7 @@ func (r *Register) take(ctx context.Context, what Subject, n uint64, owner Owner
 	}
 	if err != nil {
 		_ = l.release()
-		if fault.KindOf(err) == fault.Conflict { // the number is another's: so nobody asks for our lock
+		if fault.KindOf(err) == fault.Conflict || r.lacks(ctx, what, n) { // so nobody asks for our lock
 			_ = r.store.Delete(ctx, what.key(n, lockPrefix+doc.Token))
 		} else { // the claim may be there all the same
 			r.giveUp(what, n, doc.Token)
@@ -160,6 +165,12 @@ func (r *Register) take(ctx context.Context, what Subject, n uint64, owner Owner
 	}
 	r.dropLocks(ctx, what, n, doc.Token)
 	return &Claim{register: r, what: what, number: n, doc: doc, lock: l}, nil
+}
+
+// lacks reports whether the store is known not to have a claim of that number.
+func (r *Register) lacks(ctx context.Context, what Subject, n uint64) bool {
+	_, err := r.store.Stat(ctx, what.key(n, Name))
+	return fault.KindOf(err) == fault.NotFound
 }
 
 func (r *Register) put(ctx context.Context, what Subject, n uint64, doc document) error {

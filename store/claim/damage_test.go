@@ -131,3 +131,62 @@ func TestASlowOneNamesWhoWasQuick(t *testing.T) {
 		})
 	}
 }
+
+// A number that nobody can have come to has no next one: nobody becomes the owner,
+// and whoever wants to is told which folder is in the way.
+func TestANumberThatNobodyCanHaveComeTo(t *testing.T) {
+	for _, number := range []string{"18446744073709551615", "18446744073709551614", "1000000001"} {
+		for kind, s := range map[string]store.Store{"file": openFile(t, t.TempDir()), "mem": store.NewMem()} {
+			t.Run(number+"/"+kind, func(t *testing.T) {
+				r := claim.New(s)
+				first, _, err := r.Take(t.Context(), thing, me, claim.Sighting{})
+				require.NoError(t, err)
+				require.NoError(t, first.Release())
+				put(t, s, "a/"+number+"/claim", `{"token":"x"}`)
+				for range 3 {
+					_, _, err = r.Take(t.Context(), thing, me, claim.Sighting{})
+					requireKind(t, fault.Corrupt, err)
+					require.ErrorContains(t, err, s.URL("a/"+number)+" is no life that thing a can have come to: remove that folder")
+				}
+				require.NoError(t, s.Delete(t.Context(), "a/"+number+"/claim"))
+				second, _, err := r.Take(t.Context(), thing, me, claim.Sighting{})
+				require.NoError(t, err)
+				require.EqualValues(t, 2, second.Number())
+				require.NoError(t, second.Release())
+			})
+		}
+	}
+}
+
+// noClaims is a store that takes everything but claims.
+type noClaims struct {
+	*store.File
+	full bool
+}
+
+func (s *noClaims) PutIfAbsent(ctx context.Context, key string, write func(io.Writer) error) error {
+	if s.full && strings.HasSuffix(key, "/claim") {
+		return fault.New("test", fault.Unavailable, "no room")
+	}
+	return s.File.PutIfAbsent(ctx, key, write)
+}
+
+// Who tries again and again for a claim that the store does not take leaves
+// nothing behind.
+func TestAClaimThatIsNotTakenLeavesNoLock(t *testing.T) {
+	s := &noClaims{File: openFile(t, t.TempDir()), full: true}
+	r := claim.New(s)
+	for range 3 {
+		_, _, err := r.Take(t.Context(), thing, me, claim.Sighting{})
+		requireKind(t, fault.Unavailable, err)
+	}
+	for o, err := range s.List(t.Context(), "a/") {
+		require.NoError(t, err)
+		t.Errorf("%s is left", o.Key)
+	}
+	s.full = false
+	own, _, err := r.Take(t.Context(), thing, me, claim.Sighting{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, own.Number())
+	require.NoError(t, own.Release())
+}

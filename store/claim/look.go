@@ -53,7 +53,8 @@ func (r *Register) Look(ctx context.Context, what Subject) (Sighting, error) {
 
 // look finds the highest claim. A number without a claim is that of somebody
 // who is just claiming it, or died over it, unless it has what only an owner
-// writes: then its claim is missing.
+// writes: then its claim is missing. Corrupt: the highest is one that nobody can
+// have come to.
 func (r *Register) look(ctx context.Context, what Subject) (Sighting, document, error) {
 	numbers, err := Numbers(ctx, r.store, what.Prefix)
 	if err != nil {
@@ -63,6 +64,10 @@ func (r *Register) look(ctx context.Context, what Subject) (Sighting, document, 
 		doc, damage, err := r.read(ctx, what, n)
 		if fault.KindOf(err) == fault.NotFound {
 			continue
+		}
+		if err == nil && n > maxNumber {
+			err = fault.New("claim.look", fault.Corrupt, "%s is no %s that %s can have come to: remove that folder",
+				strings.TrimSuffix(r.store.URL(what.key(n, "")), "/"), what.Number, what.Name)
 		}
 		if err != nil {
 			return Sighting{}, document{}, wrapLook(what, err)

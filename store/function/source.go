@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
@@ -170,7 +171,27 @@ func (p *program) checkEntry() error {
 	if len(bytes.TrimSpace(p.contents[i])) == 0 {
 		return fault.New(importOp, fault.Invalid, "%s is empty", p.info.Entry)
 	}
+	if !isText(p.contents[i]) {
+		return fault.New(importOp, fault.Invalid, "%s is no program text: give Python code in UTF-8, or say its encoding in its first two lines", p.info.Entry)
+	}
 	return nil
+}
+
+// isText reports whether bytes can be a file of Python: UTF-8, or what its first
+// lines say, and no NUL, which Python refuses anywhere.
+func isText(b []byte) bool {
+	if bytes.IndexByte(b, 0) >= 0 {
+		return false
+	}
+	if utf8.Valid(b) {
+		return true
+	}
+	for _, line := range bytes.SplitN(b, []byte("\n"), 3)[:min(2, bytes.Count(b, []byte("\n"))+1)] {
+		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")) && bytes.Contains(line, []byte("coding")) {
+			return true
+		}
+	}
+	return false
 }
 
 // names lists the files, the first ones if they are many.

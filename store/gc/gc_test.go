@@ -241,7 +241,7 @@ func TestTensorsOfEndedJobsGo(t *testing.T) {
 		require.JSONEq(t, `{"ended":true}`, string(state.Doc))
 		_, err = p.jobs.Load(t.Context(), "old")
 		requireKind(t, fault.Corrupt, err)
-		require.ErrorContains(t, err, "start it anew")
+		require.ErrorContains(t, err, "start the job anew")
 		again := p.claim("old")
 		require.EqualValues(t, 3, again.Incarnation(), "the collector has let go of it")
 		require.NoError(t, again.Release())

@@ -155,7 +155,7 @@ func (c *Catalog) newest(ctx context.Context, op, id string, verify verifyFunc) 
 		}
 	}
 	if damage != nil {
-		return nil, fault.New(op, fault.Corrupt, "no state of job %s is whole: %w: start it anew", id, damage)
+		return nil, fault.New(op, fault.Corrupt, "no state of job %s is whole: %w: restore %s from a backup, or start the job anew: as it was begun, without --resume", id, damage, c.store.URL(jobFolder(id)))
 	}
 	return nil, nil
 }
