@@ -166,6 +166,27 @@ func TestWhatANodeHadRunsElsewhereAtOnce(t *testing.T) {
 	require.Len(t, result.GetEpochs()[2].GetFreshOptimizers(), 2, "whose states went with the node, and the history names them")
 }
 
+// Reported: a machine is taken away 5 s after a notice. On SIGTERM its node leaves:
+// what it runs is run elsewhere before the 5 s are over, in the same round, and no
+// sample is lost (reported case 37).
+func TestANodeThatIsGivenNoticeLosesNothing(t *testing.T) {
+	s := steady(t, 4)
+	n := s.join(t, "n1", 2)
+	s.Sim.Advance(3 * time.Second)
+	id := s.submit(t, rounds(6))
+	watch := s.watches[id]
+	s.Sim.RunUntil(func() bool { return len(merges(watch)) == 2 }, time.Minute)
+	s.Sim.Advance(500 * time.Millisecond)
+	require.Equal(t, 2, n.Runner.Running)
+	s.LeaveNode(n)
+	s.Sim.Advance(5 * time.Second)
+	require.Greater(t, len(merges(watch)), 2, "the round has gone on")
+	s.Sim.RunUntil(s.allEnded, time.Hour)
+	s.verify(t, id)
+	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, watch.Result.GetPhase(), "though it has no retries: %v", watch.Result.GetFailure())
+	require.Zero(t, watch.Result.GetLostFunctions(), "what it ran is run elsewhere in the same round")
+}
+
 // The answers of a node that dies before they are merged are made again elsewhere,
 // whether that is known when they are to be merged or not.
 func TestAnswersThatWentWithTheirNodeAreMadeAgain(t *testing.T) {
