@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
@@ -86,7 +87,7 @@ func folder(path, name string) error {
 
 // archiveError tells what the client has cut off from what was none.
 func archiveError(err error) error {
-	if status, ok := bodyError(err).(statusError); ok {
+	if status, ok := jobjson.BodyError(err).(httpfault.StatusError); ok {
 		return status
 	}
 	return jobjson.Invalid("this is no tar archive, gzipped or not, or it is cut off: %w", err)

@@ -10,33 +10,11 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/httpfault"
-	"github.com/troupe-ml/troupe/internal/jobjson"
 )
-
-// statusError is an error that has a status of its own.
-type statusError struct {
-	status int
-	error
-}
-
-func (e statusError) Unwrap() error { return e.error }
-
-// refuse returns an Invalid error with a status of its own.
-func refuse(status int, format string, args ...any) error {
-	return statusError{status, jobjson.Invalid(format, args...)}
-}
 
 // busy returns an error for what may be tried again later.
 func busy(format string, args ...any) error {
 	return fault.New("api.limit", fault.Unavailable, format, args...)
-}
-
-// statusOf returns the status of a response that is that error.
-func statusOf(err error) int {
-	if own, ok := errors.AsType[statusError](err); ok {
-		return own.status
-	}
-	return httpfault.Status(fault.KindOf(err))
 }
 
 // fail answers with an error, or, where the answer has begun, cuts it off so
@@ -46,7 +24,7 @@ func (s *Server) fail(w *response, r *http.Request, err error) {
 		w.cut() // nobody is there to read
 		return
 	}
-	status := statusOf(err)
+	status := httpfault.StatusOf(err)
 	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable {
 		s.log.Error("request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
 	}

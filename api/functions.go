@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/troupe-ml/troupe/api/access"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 // jobsPath is below what endpoints of remote functions talk to their jobs.
@@ -17,11 +18,11 @@ const jobsPath = "/jobs/"
 func (s *Server) answerFunction(plain http.ResponseWriter, r *http.Request) {
 	w := plain.(*response)
 	if err := s.gate.Check(r, access.Anybody); err != nil {
-		s.fail(w, r, statusError{http.StatusForbidden, err})
+		s.fail(w, r, httpfault.WithStatus(http.StatusForbidden, err))
 		return
 	}
 	if s.tokens != nil && r.Header.Get("Authorization") == "" {
-		s.fail(w, r, statusError{http.StatusUnauthorized, errors.New("send the token of the invocation: Authorization: Bearer …")})
+		s.fail(w, r, httpfault.WithStatus(http.StatusUnauthorized, errors.New("send the token of the invocation: Authorization: Bearer …")))
 		return
 	}
 	upload(r, math.MaxInt64) // the job knows how long a model is

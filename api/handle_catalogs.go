@@ -81,7 +81,7 @@ func (s *Server) mayReplace(r *http.Request, name string) (bool, error) {
 func (s *Server) receiveFunction(dir string, r *http.Request) (from FunctionSource, err error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil && r.Header.Get("Content-Type") != "" {
-		return from, refuse(http.StatusUnsupportedMediaType, "Content-Type: %w", err)
+		return from, jobjson.Refuse(http.StatusUnsupportedMediaType, "Content-Type: %w", err)
 	}
 	switch media {
 	case "application/json":
@@ -92,7 +92,7 @@ func (s *Server) receiveFunction(dir string, r *http.Request) (from FunctionSour
 		return from, unpack(from.Path, r.Body, s.config.MaxFunction)
 	case "", "text/x-python", "text/plain", "application/x-python", "application/octet-stream":
 	default: // application/x-www-form-urlencoded is what curl --data says
-		return from, refuse(http.StatusUnsupportedMediaType, "Content-Type %s: send a file of Python as text/x-python, a folder as application/x-tar or application/gzip, URLs as application/json", jobjson.Shown(media))
+		return from, jobjson.Refuse(http.StatusUnsupportedMediaType, "Content-Type %s: send a file of Python as text/x-python, a folder as application/x-tar or application/gzip, URLs as application/json", jobjson.Shown(media))
 	}
 	file := r.URL.Query().Get("file")
 	if file == "" {
@@ -113,7 +113,7 @@ func (s *Server) receiveFunction(dir string, r *http.Request) (from FunctionSour
 func receiveURLs(r *http.Request) ([]string, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return nil, bodyError(err)
+		return nil, jobjson.BodyError(err)
 	}
 	var sent FunctionURLs
 	if err := jobjson.Decode("function", body, &sent, "url", "urls"); err != nil {
@@ -167,7 +167,7 @@ func (s *Server) createDataset(w *response, r *http.Request) error {
 	}
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" || parameters["boundary"] == "" {
-		return refuse(http.StatusUnsupportedMediaType, "send multipart/form-data with the files x-train, y-train, x-test, y-test, or one named file")
+		return jobjson.Refuse(http.StatusUnsupportedMediaType, "send multipart/form-data with the files x-train, y-train, x-test, y-test, or one named file")
 	}
 	return s.receive(r, s.config.MaxDataset, func(dir string) error {
 		path, err := receiveFiles(dir, newForm(r.Body, parameters["boundary"]), s.config.MaxDataset)
@@ -214,7 +214,7 @@ func receiveFiles(dir string, form *form, limit int64) (string, error) {
 			break
 		}
 		if err != nil {
-			return "", bodyError(err)
+			return "", jobjson.BodyError(err)
 		}
 		if n == maxParts {
 			return "", jobjson.Invalid("the form has more than %d parts: send the files of one data set", maxParts)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -292,18 +291,7 @@ func plainText(w *response, text string) error {
 func readBody(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return nil, bodyError(err)
+		return nil, jobjson.BodyError(err)
 	}
 	return body, nil
-}
-
-// bodyError says why a body could not be read, which is the client's doing.
-func bodyError(err error) error {
-	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return refuse(http.StatusRequestEntityTooLarge, "the request has more than %d bytes: send less", large.Limit)
-	}
-	if timedOut(err) {
-		return refuse(http.StatusRequestTimeout, "the request comes too slowly: send it again, on a faster line")
-	}
-	return jobjson.Invalid("the request is cut off: %w", err)
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"net/http"
-	"os"
 
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -170,5 +169,3 @@ func neverNull[T any](list []T) []T {
 	}
 	return list
 }
-
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/jobjson"
 )
 
@@ -80,7 +81,7 @@ func (s *Server) unmatched(w *response, r *http.Request) error {
 		return fault.New("api.route", fault.NotFound, "there is no %q: GET /openapi.json says what there is", jobjson.Shown(r.URL.Path))
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return refuse(http.StatusMethodNotAllowed, "%s is not for %q: use %s", jobjson.Shown(r.Method), jobjson.Shown(r.URL.Path), strings.Join(allowed, " or "))
+	return jobjson.Refuse(http.StatusMethodNotAllowed, "%s is not for %q: use %s", jobjson.Shown(r.Method), jobjson.Shown(r.URL.Path), strings.Join(allowed, " or "))
 }
 
 // newMux returns all routes.
@@ -105,9 +106,9 @@ func (s *Server) answer(w *response, r *http.Request, route route) error {
 	if err := s.gate.Check(r, route.role); err != nil {
 		switch {
 		case errors.Is(err, access.ErrNoToken):
-			return statusError{http.StatusUnauthorized, err}
+			return httpfault.WithStatus(http.StatusUnauthorized, err)
 		case errors.Is(err, access.ErrRole), errors.Is(err, access.ErrForeign):
-			return statusError{http.StatusForbidden, err}
+			return httpfault.WithStatus(http.StatusForbidden, err)
 		}
 		return err
 	}

@@ -19,7 +19,7 @@ const spoolPattern = "upload-*"
 // which is gone afterwards.
 func (s *Server) receive(r *http.Request, limit int64, f func(dir string) error) error {
 	if r.ContentLength > limit { // before a byte of it was sent
-		return refuse(http.StatusRequestEntityTooLarge, "the request has %d bytes, more than %d: send less", r.ContentLength, limit)
+		return jobjson.Refuse(http.StatusRequestEntityTooLarge, "the request has %d bytes, more than %d: send less", r.ContentLength, limit)
 	}
 	select {
 	case s.uploads <- struct{}{}:
@@ -51,9 +51,9 @@ func save(path string, from io.Reader, limit int64) (n int64, err error) {
 	wrong := f.Close()
 	switch {
 	case source.err != nil:
-		return n, bodyError(source.err)
+		return n, jobjson.BodyError(source.err)
 	case n > limit:
-		return n, refuse(http.StatusRequestEntityTooLarge, "file %q makes this more than %d bytes: send less", jobjson.Shown(filepath.Base(path)), limit)
+		return n, jobjson.Refuse(http.StatusRequestEntityTooLarge, "file %q makes this more than %d bytes: send less", jobjson.Shown(filepath.Base(path)), limit)
 	case err != nil || wrong != nil:
 		return n, noRoom(errors.Join(err, wrong))
 	}

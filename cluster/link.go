@@ -114,15 +114,7 @@ func (l *links) pause(to *link, failed bool) bool {
 func (l *links) open(address string) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, handshakeTime)
 	defer cancel()
-	conn, err := dial(ctx, l.id, address, "", gossipProtocol)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.Write([]byte{opensLink}); err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return conn, nil
+	return dialGossip(ctx, l.id, address, "", opensLink)
 }
 
 // pump writes frames until the connection breaks or nothing comes for long, while

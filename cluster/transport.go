@@ -82,11 +82,21 @@ func (t *transport) DialTimeout(address string, patience time.Duration) (net.Con
 func (t *transport) DialAddressTimeout(a memberlist.Address, patience time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := dial(ctx, t.id, a.Addr, a.Name, gossipProtocol)
+	conn, err := dialGossip(ctx, t.id, a.Addr, a.Name, opensStream)
+	if err != nil {
+		return nil, err // not conn: a nil *tls.Conn is no nil net.Conn
+	}
+	return conn, nil
+}
+
+// dialGossip opens a connection of that kind, by its first byte, to a node, any if
+// it is "".
+func dialGossip(ctx context.Context, id *trust.Identity, address, node string, opens byte) (*tls.Conn, error) {
+	conn, err := dial(ctx, id, address, node, gossipProtocol)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write([]byte{opensStream}); err != nil {
+	if _, err := conn.Write([]byte{opens}); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path"
 	"runtime/debug"
 	"slices"
@@ -88,18 +89,6 @@ type handler struct {
 // errForeign is behind the error about a request that a web page makes.
 var errForeign = errors.New("a web page of another site asks")
 
-// statusError is an error with a status of its own.
-type statusError struct {
-	status int
-	error
-}
-
-func (e statusError) Unwrap() error { return e.error }
-
-func refuse(status int, format string, args ...any) error {
-	return statusError{status, jobjson.Invalid(format, args...)}
-}
-
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
@@ -129,10 +118,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // a name of theirs point to this machine.
 func (h *handler) admit(r *http.Request) error {
 	if err := h.pages.Check(r); err != nil {
-		return statusError{http.StatusForbidden, fault.New("train.serve", fault.Invalid, "%w: no web page may do that", errForeign)}
+		return httpfault.WithStatus(http.StatusForbidden, fault.New("train.serve", fault.Invalid, "%w: no web page may do that", errForeign))
 	}
 	if overLoopback(r) && !loopback.Is(r.Host) {
-		return statusError{http.StatusForbidden, fault.New("train.serve", fault.Invalid, "%w: this job is for this machine: reach it as 127.0.0.1 or localhost", errForeign)}
+		return httpfault.WithStatus(http.StatusForbidden, fault.New("train.serve", fault.Invalid, "%w: this job is for this machine: reach it as 127.0.0.1 or localhost", errForeign))
 	}
 	return nil
 }
@@ -158,7 +147,7 @@ func (h *handler) unmatched(w http.ResponseWriter, r *http.Request) error {
 		return fault.New("train.serve", fault.NotFound, "there is no %q: there are %s", jobjson.Shown(r.URL.Path), strings.Join(slices.Compact(paths), ", "))
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return refuse(http.StatusMethodNotAllowed, "%s is not for %s: use %s", jobjson.Shown(r.Method), r.URL.Path, strings.Join(allowed, " or "))
+	return jobjson.Refuse(http.StatusMethodNotAllowed, "%s is not for %s: use %s", jobjson.Shown(r.Method), r.URL.Path, strings.Join(allowed, " or "))
 }
 
 // fail answers with an error.
@@ -166,10 +155,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, r.Context().Err()) {
 		panic(http.ErrAbortHandler) // nobody is there to read
 	}
-	status := httpfault.Status(fault.KindOf(err))
-	if own, ok := errors.AsType[statusError](err); ok {
-		status = own.status
-	}
+	status := httpfault.StatusOf(err)
 	if status == http.StatusInternalServerError {
 		h.job.log.Error("request failed", zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Error(err))
 	}
@@ -196,13 +182,10 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	late := time.AfterFunc(bodyPatience, func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }) // long ago
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if !late.Stop() && err != nil {
-		return nil, refuse(http.StatusRequestTimeout, "the request comes too slowly: send it again, on a faster line")
-	}
-	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "the request has more than %d bytes: send less", large.Limit)
+		err = os.ErrDeadlineExceeded
 	}
 	if err != nil {
-		return nil, jobjson.Invalid("the request is cut off: %w", err)
+		return nil, jobjson.BodyError(err)
 	}
 	return body, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -142,7 +143,7 @@ func jobNames(ctx context.Context, b backend, which func(*messages.JobView) bool
 	views, err := b.AllJobs(ctx)
 	for i := len(views) - 1; i >= 0; i-- {
 		if v := views[i]; which(v) {
-			names = append(names, v.GetId()+"\t"+v.GetTask().GetFunctionName()+" on "+v.GetTask().GetDataset()+", "+stateName(v.GetPhase()))
+			names = append(names, v.GetId()+"\t"+v.GetTask().GetFunctionName()+" on "+v.GetTask().GetDataset()+", "+jobjson.StateName(v.GetPhase()))
 		}
 	}
 	return names, err

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -178,6 +179,6 @@ func TestTheSummarySaysWhatNext(t *testing.T) {
 	} {
 		c := &fakeCompany{result: &messages.JobResult{Phase: phase}, logs: "file:///store/jobs/01job/logs"}
 		r := newWorld(t).run(c, "run", "mlp", "-d", "digits")
-		require.Equal(t, "job 01job "+stateName(phase)+" after 0 epochs in 0 ms\n"+says, r.out)
+		require.Equal(t, "job 01job "+jobjson.StateName(phase)+" after 0 epochs in 0 ms\n"+says, r.out)
 	}
 }

@@ -178,7 +178,7 @@ func eventDetails(e *messages.JobEvent, goesOn string) string {
 	case *messages.JobEvent_Ended:
 		r := what.Ended.GetResult()
 		text, _, _ := strings.Cut(r.GetFailure().GetText(), "\n")
-		return strings.TrimSpace(stateName(r.GetPhase()) + "  " + text)
+		return strings.TrimSpace(jobjson.StateName(r.GetPhase()) + "  " + text)
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -34,7 +35,7 @@ type endedError struct {
 }
 
 func (e *endedError) Error() string {
-	state := strings.ToLower(stateName(e.phase))
+	state := strings.ToLower(jobjson.StateName(e.phase))
 	if e.id == "" {
 		return state + " before the job began"
 	}

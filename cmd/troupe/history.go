@@ -38,7 +38,7 @@ func newHistoryGetCommand(s *session) *cobra.Command {
 				if output == "json" {
 					return s.printJSON(jobjson.NewHistory(v))
 				}
-				fmt.Fprintf(s.screen, "job %s: %s on %s, %s\n", id, v.GetTask().GetFunctionName(), v.GetTask().GetDataset(), stateName(v.GetPhase()))
+				fmt.Fprintf(s.screen, "job %s: %s on %s, %s\n", id, v.GetTask().GetFunctionName(), v.GetTask().GetDataset(), jobjson.StateName(v.GetPhase()))
 				return printList(s, output, epochsOf(v), "no epoch is complete", epochTable)
 			})
 		},

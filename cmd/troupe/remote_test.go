@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/api"
 	"github.com/troupe-ml/troupe/api/apitest"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -121,7 +122,7 @@ func TestTrainFollowsToTheEnd(t *testing.T) {
 			require.Equal(t, c.code, r.code, r.err)
 			require.Contains(t, r.err, "epoch 2/2  loss 0.400")
 			require.Equal(t, 1, strings.Count(r.err, "the sky is low"), "a warning is given once")
-			require.Contains(t, r.out, stateName(c.phase)+" after 2 epochs")
+			require.Contains(t, r.out, jobjson.StateName(c.phase)+" after 2 epochs")
 			require.Contains(t, r.out, c.says)
 		})
 	}

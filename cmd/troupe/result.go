@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -46,7 +47,7 @@ type epochResult struct {
 
 func newResult(id string, t *messages.TrainTask, r *messages.JobResult) result {
 	out := result{
-		JobID: id, State: stateName(r.GetPhase()), Function: t.GetFunctionName(), Dataset: t.GetDataset(),
+		JobID: id, State: jobjson.StateName(r.GetPhase()), Function: t.GetFunctionName(), Dataset: t.GetDataset(),
 		Epochs:   make([]epochResult, 0, len(r.GetEpochs())), // [], never null
 		Accuracy: measured(r.Accuracy), ValidationLoss: measured(r.ValidationLoss),
 		Retries: r.GetRetries(), LostFunctions: r.GetLostFunctions(), RejectedResults: r.GetRejectedResults(),
@@ -84,9 +85,6 @@ func text(s string) *string {
 	return &s
 }
 
-// stateName returns SUCCEEDED for PHASE_SUCCEEDED, and so on.
-func stateName(p messages.Phase) string { return strings.TrimPrefix(p.String(), "PHASE_") }
-
 // printResult writes the result to standard output in one write: one line of
 // JSON, or a summary. logs is where what the job printed is, "" for nowhere.
 func (s *session) printResult(id string, t *messages.TrainTask, r *messages.JobResult, logs, format string) error {
@@ -106,7 +104,7 @@ func (s *session) printResult(id string, t *messages.TrainTask, r *messages.JobR
 
 // writeSummary writes what a person wants to know first.
 func writeSummary(b *bytes.Buffer, id string, r *messages.JobResult, logs, next string) {
-	fmt.Fprintf(b, "job %s %s after %s in %s\n", id, stateName(r.GetPhase()), count(len(r.GetEpochs()), "epoch"), seconds(r.GetWallS()))
+	fmt.Fprintf(b, "job %s %s after %s in %s\n", id, jobjson.StateName(r.GetPhase()), count(len(r.GetEpochs()), "epoch"), seconds(r.GetWallS()))
 	if r.GetEndedEarly() != "" {
 		fmt.Fprintf(b, "  early     %s\n", r.GetEndedEarly())
 	}

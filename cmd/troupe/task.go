@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-ml/troupe/api/client"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/jobjson"
 	"github.com/troupe-ml/troupe/internal/task"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -82,7 +83,7 @@ func (s *session) awaitEnd(ctx context.Context, c *client.Client, id string) err
 			return err
 		}
 		if v.GetResult() != nil {
-			fmt.Fprintf(s.screen, "job %s %s\n", id, stateName(v.GetPhase()))
+			fmt.Fprintf(s.screen, "job %s %s\n", id, jobjson.StateName(v.GetPhase()))
 			return nil
 		}
 		select {

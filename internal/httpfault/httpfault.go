@@ -3,6 +3,7 @@
 package httpfault
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -26,6 +27,27 @@ func NewErrorBody(status int, err error) ErrorBody {
 		text += "\n" + trace
 	}
 	return ErrorBody{Error: text, Code: status}
+}
+
+// StatusError is an error that has a status of its own.
+type StatusError struct {
+	Status int
+	error
+}
+
+// WithStatus returns err with a status of its own.
+func WithStatus(status int, err error) error { return StatusError{status, err} }
+
+// Unwrap returns the error without its status.
+func (e StatusError) Unwrap() error { return e.error }
+
+// StatusOf returns the status of a response that is that error: its own, or that
+// of its kind.
+func StatusOf(err error) int {
+	if own, ok := errors.AsType[StatusError](err); ok {
+		return own.Status
+	}
+	return Status(fault.KindOf(err))
 }
 
 // Status returns the status of a response that is an error of that kind.
