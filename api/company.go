@@ -160,7 +160,7 @@ type Node struct {
 	Name    string            `json:"name"`
 	Address string            `json:"address,omitempty"`
 	Slots   uint32            `json:"slots"` // usable
-	Busy    uint32            `json:"busy"`  // of them, at work
+	Busy    uint32            `json:"busy"`  // of them, that jobs have
 	Leader  bool              `json:"leader"`
 	Version string            `json:"version"`
 	Labels  map[string]string `json:"labels,omitempty"`

@@ -488,6 +488,7 @@ type HostView struct {
 	Busy          uint32                 `protobuf:"varint,3,opt,name=busy,proto3" json:"busy,omitempty"`   // of them, held by attempts
 	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	Used          uint32                 `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"` // of them, granted to jobs or held by attempts: a job has its slots between two rounds, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,6 +558,13 @@ func (x *HostView) GetVersion() string {
 	return ""
 }
 
+func (x *HostView) GetUsed() uint32 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
 var File_messages_hosts_proto protoreflect.FileDescriptor
 
 const file_messages_hosts_proto_rawDesc = "" +
@@ -591,13 +599,14 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\tListHosts\"U\n" +
 	"\x0eListHostsReply\x12/\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x19.troupe.messages.HostViewR\x05hosts\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xdc\x01\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xf0\x01\n" +
 	"\bHostView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x12\n" +
 	"\x04busy\x18\x03 \x01(\rR\x04busy\x12=\n" +
 	"\x06labels\x18\x04 \x03(\v2%.troupe.messages.HostView.LabelsEntryR\x06labels\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\tR\aversion\x1a9\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x12\x12\n" +
+	"\x04used\x18\x06 \x01(\rR\x04used\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"

@@ -134,7 +134,7 @@ func (s *Script) do(words []string, args map[string]string) string {
 	case "list":
 		var out []string
 		for _, h := range s.state.list().GetHosts() {
-			out = append(out, fmt.Sprintf("%s %d of %d busy", h.GetNode(), h.GetBusy(), h.GetSlots()))
+			out = append(out, fmt.Sprintf("%s %d of %d busy, %d used", h.GetNode(), h.GetBusy(), h.GetSlots(), h.GetUsed()))
 		}
 		return strings.Join(out, "\n")
 	case "policy": // policy NUMBER: what the policy answers from now on

@@ -232,13 +232,13 @@ func (s *state) allSlots() uint32 {
 
 // list says which hosts are present.
 func (s *state) list() *messages.ListHostsReply {
-	reply := &messages.ListHostsReply{Term: s.term}
+	reply, used := &messages.ListHostsReply{Term: s.term}, s.used()
 	for _, node := range slices.Sorted(maps.Keys(s.hosts)) {
 		h := s.hosts[node]
 		if !h.present {
 			continue
 		}
-		view := &messages.HostView{Node: node, Slots: h.slots, Labels: h.labels, Version: h.version}
+		view := &messages.HostView{Node: node, Slots: h.slots, Labels: h.labels, Version: h.version, Used: min(h.slots, used[node])}
 		for _, n := range h.held {
 			view.Busy += n
 		}

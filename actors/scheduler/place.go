@@ -59,9 +59,9 @@ func labelsText(labels map[string]string, separator string) string {
 	return strings.Join(pairs, separator)
 }
 
-// free returns the slots that nobody has: of each host all but, for each job,
-// those granted to it or those its attempts hold, whichever is more.
-func (s *state) free() *spare {
+// used returns how many slots of each host jobs have: for each job those granted to
+// it or those its attempts hold, whichever is more.
+func (s *state) used() map[string]uint32 {
 	used := map[string]uint32{}
 	for node, h := range s.hosts {
 		for _, n := range h.held {
@@ -73,7 +73,12 @@ func (s *state) free() *spare {
 			used[node] += n - min(n, s.hosts[node].held[j.id])
 		}
 	}
-	free := &spare{}
+	return used
+}
+
+// free returns the slots that no job has.
+func (s *state) free() *spare {
+	used, free := s.used(), &spare{}
 	for _, h := range s.hosts {
 		if n := h.slots - min(h.slots, used[h.node]); n > 0 {
 			free.hosts = append(free.hosts, spareHost{h, n})

@@ -80,7 +80,7 @@ func listNodes(members []cluster.Member, hosts []*messages.HostView) []api.Node 
 		}
 		for _, h := range hosts {
 			if h.GetNode() == m.Node {
-				n.Slots, n.Busy = h.GetSlots(), h.GetBusy()
+				n.Slots, n.Busy = h.GetSlots(), h.GetUsed()
 			}
 		}
 		nodes = append(nodes, n)
