@@ -1,7 +1,10 @@
 package tensor
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"slices"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 )
@@ -27,39 +30,95 @@ func checkAnswers(n int, answers []Answer) error {
 	return nil
 }
 
-// readLayouts reads the header of the first answer and compares those of the
+// arrange takes the answers and sums of a plan, in the order of their ids, and
+// reads their headers.
+func (m *Merge) arrange(p Plan) error {
+	m.summands = make([]summand, len(p.Answers), len(p.Answers)+len(p.Sums))
+	for i, a := range p.Answers {
+		m.summands[i] = summand{Source: a.Source, span: span{int32(a.Function), int32(a.Function)}}
+	}
+	m.answers = slices.Clone(p.Answers)
+	for _, s := range p.Sums {
+		if len(s.Answers) == 0 {
+			return fault.New(mergeOp, fault.Invalid, "a sum of no answers")
+		}
+		m.summands = append(m.summands, summand{Source: s.Source, span: span{int32(s.Answers[0].Function), int32(s.Answers[len(s.Answers)-1].Function)}, isSum: true})
+		m.answers = append(m.answers, s.Answers...)
+	}
+	slices.SortFunc(m.answers, func(a, b Answer) int { return cmp.Compare(a.Function, b.Function) })
+	slices.SortFunc(m.summands, func(a, b summand) int { return cmp.Compare(a.first, b.first) })
+	if err := checkAnswers(p.Functions, m.answers); err != nil {
+		return err
+	}
+	at := func(function int32) int32 {
+		i, _ := slices.BinarySearchFunc(m.answers, int(function), func(a Answer, id int) int { return cmp.Compare(a.Function, id) })
+		return int32(i)
+	}
+	for i, s := range m.summands { // from ids to indices
+		m.summands[i].span = span{at(s.first), at(s.end) + 1}
+	}
+	return m.readLayouts()
+}
+
+// readLayouts reads the header of the first summand and compares those of the
 // others with it: byte by byte, and only where that differs by meaning.
 func (m *Merge) readLayouts() error {
-	m.starts = make([]int64, len(m.answers))
-	var header []byte
-	for i, a := range m.answers {
-		if i > 0 {
-			same, err := m.layout.heads(a.Source, header)
+	var header [2][]byte // of an answer, and of a sum
+	var heads [2]*Layout
+	for i := range m.summands {
+		s, kind := &m.summands[i], 0
+		if s.isSum {
+			kind = 1
+		}
+		if heads[kind] != nil {
+			same, err := heads[kind].heads(s.Source, header[kind])
 			if err != nil {
 				return m.rejected(i, err)
 			}
 			if same {
-				m.starts[i] = m.layout.DataStart
+				s.start = heads[kind].DataStart
 				continue
 			}
 		}
-		l, err := ReadLayout(a.Source.R, a.Source.Size)
+		l, err := ReadLayout(s.R, s.Size)
 		if err != nil {
 			return m.rejected(i, err)
 		}
-		if i == 0 {
-			m.layout, header = l, make([]byte, len(l.header))
+		s.start = l.DataStart
+		if heads[kind] == nil {
+			heads[kind], header[kind] = l, make([]byte, len(l.header))
+		}
+		if s.isSum {
+			if l, err = l.unsummed(); err != nil {
+				return m.rejected(i, err)
+			}
+		}
+		if m.layout == nil {
+			m.layout = l
 		}
 		if reason := difference(m.layout, l); reason != "" {
-			return fault.New(mergeOp, fault.Rejected, "function %d: %s", a.Function, reason)
+			return fault.New(mergeOp, fault.Rejected, "%s: %s", m.nameOf(i), reason)
 		}
-		m.starts[i] = l.DataStart
 	}
-	return nil
+	var err error
+	if heads[1] != nil {
+		m.sums, err = m.layout.summed()
+	}
+	return err
 }
 
-// rejected wraps an error of the file of answer i: a broken file is a rejected
+// rejected wraps an error of the file of summand i: a broken file is a rejected
 // answer, a failing reader is not.
 func (m *Merge) rejected(i int, err error) error {
-	return fault.New(mergeOp, rejectedKind(err), "function %d: %w", m.answers[i].Function, err)
+	return fault.New(mergeOp, rejectedKind(err), "%s: %w", m.nameOf(i), err)
+}
+
+// nameOf names a summand.
+func (m *Merge) nameOf(i int) string {
+	s := m.summands[i]
+	first := m.answers[s.first].Function
+	if s.isSum {
+		return fmt.Sprintf("the sum of functions %d to %d", first, m.answers[s.end-1].Function)
+	}
+	return fmt.Sprintf("function %d", first)
 }

@@ -14,7 +14,7 @@ import "math"
 type clipper struct {
 	ref     *reference
 	limit   float64
-	factors []float64 // by answer, in [0, 1]
+	factors []float64 // by summand, in [0, 1]
 	values  []float64 // a window's floats of one answer
 }
 
@@ -24,13 +24,16 @@ func newClipper(ref *reference, limit float64, answers int) *clipper {
 
 // measure finds the factors: it reads every answer once.
 func (c *clipper) measure(m *Merge) error {
-	squares := make([]float64, len(m.answers))
+	squares := make([]float64, len(m.summands))
 	err := m.layout.windowsOf(m.window, func(win window) error {
 		ref, err := c.ref.window(win)
 		if err != nil {
 			return err
 		}
-		for k := range m.answers {
+		for k, s := range m.summands {
+			if s.isSum {
+				continue // of what was shortened already
+			}
 			raw, err := m.readAsGiven(win, k)
 			if err != nil {
 				return err
@@ -52,7 +55,7 @@ func (c *clipper) measure(m *Merge) error {
 	return err
 }
 
-// apply makes answer k's window as long as it may be.
+// apply makes the window of answer k as long as it may be.
 func (c *clipper) apply(win window, raw []byte, k int) error {
 	factor := c.factors[k]
 	if factor == 1 {

@@ -1,58 +1,86 @@
 package tensor
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"github.com/troupe-ml/troupe/internal/fault"
+)
 
 // mean is the mean weighted by Answer.Weight: the sum of w*x over the sum of w,
 // along a fixed binary tree over the function ids [0, n) (see step), from which
 // missing ids are simply absent. Memory is O(log n) sums of a window.
 type mean struct {
 	steps   []step
-	weights []float64
-	total   float64     // of the weights, added along the tree
+	weights []float64   // by summand: what is a sum already counts once
+	total   float64     // of the answers' weights, added along the tree
 	sums    [][]float64 // of a window's floats
 }
 
-func newMean(n int, answers []Answer, floats int) *mean {
+// newMean returns the mean of answers, which ascend by id and of which each counts
+// as much as weights say. Invalid: a summand is no node of the tree.
+func newMean(n int, answers []Answer, weights []float64, summands []summand, floats int) (*mean, error) {
 	ids := make([]int, len(answers))
 	for i, a := range answers {
 		ids[i] = a.Function
 	}
-	c := &mean{weights: scaledWeights(answers)}
-	var depth int
-	c.steps, depth = plan(n, ids)
-	c.total = c.addWeights(depth)
+	steps, depth, _ := plan(n, ids, nil)
+	c := &mean{steps: steps, weights: weights, total: addWeights(steps, weights, depth)}
+	if slices.ContainsFunc(summands, func(s summand) bool { return s.isSum }) {
+		c.weights = make([]float64, len(summands))
+		spans := make([]span, len(summands))
+		for i, s := range summands {
+			spans[i], c.weights[i] = s.span, weights[s.first]
+			if s.isSum {
+				c.weights[i] = 1
+			}
+		}
+		var ok bool
+		if c.steps, depth, ok = plan(n, ids, spans); !ok {
+			return nil, fault.New(mergeOp, fault.Invalid, "a sum is of no node of the tree over %d functions", n)
+		}
+	}
 	all := make([]float64, depth*floats)
 	c.sums = make([][]float64, depth)
 	for i := range c.sums {
 		c.sums[i] = all[i*floats : (i+1)*floats]
 	}
-	return c
+	return c, nil
 }
 
-// scaledWeights returns the weights times the power of two that brings their
-// sum to at most 1/2: exact, it cancels in the mean, and no sum overflows.
-func scaledWeights(answers []Answer) []float64 {
+// ScaledWeights returns the weights of a merge's answers times the power of two
+// that brings their sum to at most 1/2: exact, it cancels in the mean, and no sum
+// overflows. NewSum wants them so.
+func ScaledWeights(weights []float64) []float64 {
 	largest := 0.0
-	for _, a := range answers {
-		largest = max(largest, a.Weight)
+	for _, w := range weights {
+		largest = max(largest, w)
 	}
 	_, exp := math.Frexp(largest) // every weight < 2^exp
-	_, more := math.Frexp(float64(len(answers)))
+	_, more := math.Frexp(float64(len(weights)))
+	scaled := make([]float64, len(weights))
+	for i, w := range weights {
+		scaled[i] = math.Ldexp(w, -exp-more-1)
+	}
+	return scaled
+}
+
+func weightsOf(answers []Answer) []float64 {
 	weights := make([]float64, len(answers))
 	for i, a := range answers {
-		weights[i] = math.Ldexp(a.Weight, -exp-more-1)
+		weights[i] = a.Weight
 	}
 	return weights
 }
 
-func (c *mean) addWeights(depth int) float64 {
+func addWeights(steps []step, weights []float64, depth int) float64 {
 	sums := make([]float64, depth)
-	for _, s := range c.steps {
+	for _, s := range steps {
 		switch s.op {
 		case stepSet:
-			sums[s.sum] = c.weights[s.arg]
+			sums[s.sum] = weights[s.arg]
 		case stepAdd:
-			sums[s.sum] += c.weights[s.arg]
+			sums[s.sum] += weights[s.arg]
 		case stepFold:
 			sums[s.sum] += sums[s.sum+1]
 		}
@@ -63,20 +91,10 @@ func (c *mean) addWeights(depth int) float64 {
 // combine implements combiner. Weights are positive, so what is not finite
 // stays so.
 func (c *mean) combine(m *Merge, win window) ([]float64, error) {
-	floats := win.floats()
-	for i, s := range c.steps {
-		if s.op == stepFold {
-			addTo(c.sums[s.sum][:floats], c.sums[s.sum+1])
-			continue
-		}
-		raw, err := m.read(win, s.arg)
-		if err != nil {
-			return nil, err
-		}
-		m.takeMaxima(win, raw, i == 0)
-		c.add(win, s, raw)
+	sum, err := c.add(m, win)
+	if err != nil {
+		return nil, err
 	}
-	sum := c.sums[0]
 	for _, seg := range win.segments {
 		if seg.dtype.IsFloat() {
 			if bad := divide(sum[seg.at:seg.at+seg.n], c.total, seg.dtype); bad >= 0 {
@@ -87,10 +105,27 @@ func (c *mean) combine(m *Merge, win window) ([]float64, error) {
 	return sum, nil
 }
 
-// add brings one answer's window into the sums.
-func (c *mean) add(win window, s step, raw []byte) {
+// add returns the sums of w*x of a window, and leaves the maxima in m.out.
+func (c *mean) add(m *Merge, win window) ([]float64, error) {
+	for i, s := range c.steps {
+		if s.op == stepFold {
+			addTo(c.sums[s.sum][:win.floats()], c.sums[s.sum+1])
+			continue
+		}
+		from, raw, err := m.read(win, int(s.arg))
+		if err != nil {
+			return nil, err
+		}
+		m.takeMaxima(win, from, raw, i == 0)
+		c.addOne(from, s, raw)
+	}
+	return c.sums[0], nil
+}
+
+// addOne brings one summand's window into the sums.
+func (c *mean) addOne(from window, s step, raw []byte) {
 	sum, weight := c.sums[s.sum], c.weights[s.arg]
-	for _, seg := range win.segments {
+	for _, seg := range from.segments {
 		switch src := raw[seg.lo:seg.hi]; {
 		case !seg.dtype.IsFloat():
 		case s.op == stepSet:

@@ -1,10 +1,8 @@
 package tensor
 
 import (
-	"cmp"
 	"io"
 	"math"
-	"slices"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 )
@@ -23,6 +21,7 @@ type Answer struct {
 type Plan struct {
 	Functions int // N; ids are in [0, N)
 	Answers   []Answer
+	Sums      []Sum // answers that are added up already; only for a mean
 	Strategy  Strategy
 	// Clip is the most that the L2 norm of an answer's change may be, over its
 	// parameters; what has changed more is scaled down. 0: no limit.
@@ -64,17 +63,28 @@ func Average(w io.Writer, n int, answers []Answer) error {
 // model, plus the header of one answer. Readers are read from the calling
 // goroutine.
 type Merge struct {
-	answers []Answer // by function id
-	starts  []int64  // DataStart of each answer
-	layout  *Layout  // of the first answer
-	result  *Layout
-	window  int64 // bytes that a window has at most
-	combine combiner
-	clip    *clipper  // nil: none
-	outer   *nesterov // nil: none
+	answers  []Answer  // by function id, those of sums too
+	summands []summand // what is read, in that order
+	layout   *Layout   // of an answer
+	sums     *Layout   // of the sums; nil: there are none
+	result   *Layout
+	window   int64 // bytes that a window has at most
+	combine  combiner
+	clip     *clipper  // nil: none
+	outer    *nesterov // nil: none
 
-	raw []byte // a window of one answer
-	out []byte // a window of the result
+	raw  []byte // a window of one answer
+	wide []byte // a window of a sum
+	over window // of a sum, over a window of an answer
+	out  []byte // a window of the result
+}
+
+// summand is an answer, or a sum of several.
+type summand struct {
+	Source
+	span        // of the answers
+	start int64 // DataStart
+	isSum bool
 }
 
 // combiner is what strategies differ in.
@@ -91,18 +101,11 @@ type combiner interface {
 // [0, N) or given twice, a reference that is missing or that the answers differ
 // from, or a momentum that is not of this model. Corrupt: metadata that name no buffers.
 func NewMerge(p Plan) (*Merge, error) {
-	answers := slices.Clone(p.Answers)
-	slices.SortFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Function, b.Function) })
 	if p.Strategy.Unweighted {
-		for i := range answers {
-			answers[i].Weight = 1
-		}
+		p = p.unweighted()
 	}
-	if err := checkAnswers(p.Functions, answers); err != nil {
-		return nil, err
-	}
-	m := &Merge{answers: answers, window: windowBytes}
-	if err := m.readLayouts(); err != nil {
+	m := &Merge{window: windowBytes}
+	if err := m.arrange(p); err != nil {
 		return nil, err
 	}
 	reference, err := m.readReference(p)
@@ -114,16 +117,30 @@ func NewMerge(p Plan) (*Merge, error) {
 	}
 	inOrder := p.Strategy.Kind == TrimmedMean || p.Strategy.Kind == Median
 	if inOrder {
-		m.window = orderedWindow(len(answers))
+		m.window = orderedWindow(len(m.answers))
 	}
-	size, floats := m.layout.extent(m.window)
-	m.raw, m.out = make([]byte, size), make([]byte, size)
-	if inOrder {
-		m.combine = newOrdered(p.Strategy, len(answers), floats)
-	} else {
-		m.combine = newMean(p.Functions, answers, floats)
+	floats := m.makeRoom()
+	switch {
+	case inOrder && len(p.Sums) > 0:
+		return nil, fault.New(mergeOp, fault.Invalid, "a merge that orders values takes no sums")
+	case inOrder:
+		m.combine = newOrdered(p.Strategy, len(m.answers), floats)
+	default:
+		if m.combine, err = newMean(p.Functions, m.answers, ScaledWeights(weightsOf(m.answers)), m.summands, floats); err != nil {
+			return nil, err
+		}
 	}
 	return m, m.useReference(p, reference, floats)
+}
+
+// makeRoom makes the windows, and returns the most floats that one holds.
+func (m *Merge) makeRoom() int {
+	size, floats := m.layout.extent(m.window)
+	m.raw, m.out = make([]byte, size), make([]byte, size)
+	if m.sums != nil {
+		m.wide = make([]byte, size+8*floats)
+	}
+	return floats
 }
 
 // readReference returns the layout whose metadata count.
@@ -152,7 +169,7 @@ func (m *Merge) useReference(p Plan, layout *Layout, floats int) error {
 	}
 	ref := newReference(p.Reference, layout, parameters, len(m.raw), floats)
 	if p.Clip > 0 {
-		m.clip = newClipper(ref, p.Clip, len(m.answers))
+		m.clip = newClipper(ref, p.Clip, len(m.summands))
 	}
 	if p.Strategy.Kind == Nesterov {
 		m.outer, err = newNesterov(ref, p.Strategy, p.Momentum)
@@ -219,33 +236,45 @@ func (m *Merge) merge(win window) error {
 	return nil
 }
 
-// read returns a window of answer i as the merge takes it. It is valid until
-// the next call.
-func (m *Merge) read(win window, i int) ([]byte, error) {
+// read returns a window of summand i as the merge takes it, and where in it the
+// segments are. Both are valid until the next call.
+func (m *Merge) read(win window, i int) (window, []byte, error) {
+	if s := m.summands[i]; s.isSum {
+		m.over = m.sums.over(win, m.over.segments)
+		raw, err := m.over.read(m.wide, s.R, s.start)
+		if err != nil {
+			return window{}, nil, m.rejected(i, err)
+		}
+		return m.over, raw, nil
+	}
 	raw, err := m.readAsGiven(win, i)
 	if err == nil && m.clip != nil {
 		err = m.clip.apply(win, raw, i)
 	}
-	return raw, err
+	return win, raw, err
 }
 
+// readAsGiven returns a window of an answer.
 func (m *Merge) readAsGiven(win window, i int) ([]byte, error) {
-	raw, err := win.read(m.raw, m.answers[i].Source.R, m.starts[i])
+	raw, err := win.read(m.raw, m.summands[i].R, m.summands[i].start)
 	if err != nil {
 		return nil, m.rejected(i, err)
 	}
 	return raw, nil
 }
 
-// takeMaxima brings one answer's integers and bools into m.out.
-func (m *Merge) takeMaxima(win window, raw []byte, first bool) {
-	for _, seg := range win.segments {
-		switch {
-		case seg.dtype.IsFloat():
-		case first:
-			copy(m.out[seg.lo:seg.hi], raw[seg.lo:seg.hi])
-		default:
-			maxInto(m.out[seg.lo:seg.hi], raw[seg.lo:seg.hi], seg.dtype)
+// takeMaxima brings one summand's integers and bools, which lie in raw as from
+// says, into m.out.
+func (m *Merge) takeMaxima(win, from window, raw []byte, first bool) {
+	for i, seg := range win.segments {
+		if seg.dtype.IsFloat() {
+			continue
+		}
+		src := raw[from.segments[i].lo:from.segments[i].hi]
+		if first {
+			copy(m.out[seg.lo:seg.hi], src)
+		} else {
+			maxInto(m.out[seg.lo:seg.hi], src, seg.dtype)
 		}
 	}
 }
@@ -255,7 +284,10 @@ func (m *Merge) takeMaxima(win window, raw []byte, first bool) {
 func (m *Merge) blame(win window, seg segment, i int) error {
 	e := m.layout.Entries[seg.entry]
 	index := seg.start + int64(i)
-	for k, a := range m.answers {
+	for k, s := range m.summands {
+		if s.isSum {
+			continue // whoever made it has looked
+		}
 		raw, err := m.readAsGiven(win, k)
 		if err != nil {
 			return err
@@ -263,7 +295,7 @@ func (m *Merge) blame(win window, seg segment, i int) error {
 		var x [1]float64
 		decode(x[:], raw[seg.lo+i*int(seg.dtype.Size()):], seg.dtype)
 		if math.IsNaN(x[0]) || math.IsInf(x[0], 0) {
-			return fault.New(mergeOp, fault.Rejected, "function %d: tensor %q: %v at index %d", a.Function, e.Name, x[0], index)
+			return fault.New(mergeOp, fault.Rejected, "%s: tensor %q: %v at index %d", m.nameOf(k), e.Name, x[0], index)
 		}
 	}
 	return fault.New(mergeOp, fault.Rejected, "tensor %q: the merge at index %d does not fit %s", e.Name, index, e.DType)

@@ -30,11 +30,11 @@ func newOrdered(s Strategy, n, floats int) *ordered {
 func (c *ordered) combine(m *Merge, win window) ([]float64, error) {
 	floats := win.floats()
 	for k := range c.n {
-		raw, err := m.read(win, k)
+		_, raw, err := m.read(win, k)
 		if err != nil {
 			return nil, err
 		}
-		m.takeMaxima(win, raw, k == 0)
+		m.takeMaxima(win, win, raw, k == 0)
 		for _, seg := range win.segments {
 			if seg.dtype.IsFloat() {
 				decode(c.one[seg.at:seg.at+seg.n], raw[seg.lo:seg.hi], seg.dtype)
