@@ -229,7 +229,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 		Processes: c.processes,
 	}
 	if n := cfg.Nodes; n != nil {
-		deps.Options = append(deps.Options, actorkit.Bounded(cfg.Log))
+		deps.Options = append(deps.Options, actorkit.Split{Log: cfg.Log}.Option())
 		deps.Directory, deps.Follows, deps.Labels, deps.Version = n.Directory, n.follows(), n.Labels, n.Version
 		if err := n.Remote(c.system); err != nil {
 			return err

@@ -64,7 +64,7 @@ type Company struct {
 
 	nodes  map[string]*Node // that have joined, by name: the latest start of each
 	listed map[string]bool  // the member table
-	homes  map[string]*Node // of the actors at the top of those nodes, by id
+	homes  map[string]*Node // of the actors at the top, by id; nil: of the node that leads
 	starts int              // starts of them, so far
 }
 
@@ -86,9 +86,15 @@ func New(s *testkit.Sim, config Config) (*Company, error) {
 		Log: config.Log, Rim: s.Rim(), Node: c.config.Name, Boot: "boot", Slots: config.Slots, Directory: c.directory(c.config.Name),
 		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models, Jobs: jobs,
 		Fatal:   func(err error) { s.Fail("%v", err) },
-		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.bear(ctx.Self()) })},
+		Options: c.options(nil),
 	})
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range topOf(c.Tree) {
+		c.homes[pid.GetId()] = nil
+	}
+	return c, nil
 }
 
 // Submit queues a job and returns its id.

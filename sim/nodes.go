@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
@@ -50,7 +51,7 @@ func (c *Company) Join(name string, slots int, labels map[string]string, delay t
 		Policy: config.Policy, NewID: c.newID, Runner: n.Runner, Space: n.Space, Models: c.Models,
 		Jobs:    actors.NewJobs(job.New(config.Store), owner, "run", func() int64 { return c.Sim.Now().UnixMilli() }),
 		Fatal:   func(err error) { c.Sim.Fail("%v", err) },
-		Options: []actor.PropsOption{actor.WithOnInit(func(ctx actor.Context) { c.bear(ctx.Self()) })},
+		Options: c.options(n),
 	})
 	if err != nil {
 		return nil, err
@@ -69,6 +70,19 @@ func (c *Company) Join(name string, slots int, labels map[string]string, delay t
 	})
 	c.Sim.Cut = c.isCut
 	return n, nil
+}
+
+// pieceLimit is how large a message between nodes may be. It is small, so that what
+// is always small between real nodes, too, comes in pieces, which get lost and late.
+const pieceLimit = 400
+
+// options are those of each actor of a node; nil is the one that leads.
+func (c *Company) options(n *Node) []actor.PropsOption {
+	split := actorkit.Split{Log: c.config.Log, Limit: pieceLimit, Far: func(to *actor.PID) bool {
+		home, known := c.homes[top(to.GetId())]
+		return known && home != n
+	}}
+	return []actor.PropsOption{split.Option(), actor.WithOnInit(func(ctx actor.Context) { c.bear(ctx.Self()) })}
 }
 
 // Nodes returns the nodes that have joined and whose processes live, by name.
