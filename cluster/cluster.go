@@ -47,6 +47,9 @@ type Config struct {
 	// of the store. PeerOf says who asks. Nil: nothing. Paths below /cluster/ are the
 	// cluster's own.
 	Handler http.Handler
+	// Waits is told why a node that joins does not reach the leader yet, at once and
+	// again each while; nil: only the log is.
+	Waits func(why error)
 
 	// What the others are told of this node. It must fit into 512 bytes: Invalid.
 	HTTP        string            // URL of its API, "" where it has none

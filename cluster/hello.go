@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,13 +15,12 @@ import (
 	"github.com/troupe-ml/troupe/cluster/trust"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/httpfault"
+	"github.com/troupe-ml/troupe/internal/pki"
 )
 
 const (
 	helloPath = "/cluster/hello"
 	helloTime = 10 * time.Second
-	// retryPause is between tries to reach the leader.
-	retryPause = 500 * time.Millisecond
 )
 
 // hello is what a node says first to the one that it joins, and what comes back.
@@ -128,59 +128,51 @@ func (c *Cluster) greet(ctx context.Context, address string) (answer hello, err 
 }
 
 // find looks for the leader until it has answered, or ctx ends.
-func (c *Cluster) find(ctx context.Context) error { return c.insist(ctx, c.findOnce) }
+func (c *Cluster) find(ctx context.Context) error {
+	return trust.Insist(ctx, func(why error) {
+		c.log.Info("the leader is not reached yet", zap.Error(why))
+		if c.config.Waits != nil {
+			c.config.Waits(why)
+		}
+	}, func() error { return c.findOnce(ctx) })
+}
 
 // reached has the leader look whether it reaches this node's actors.
 func (c *Cluster) reached() error {
 	ctx, cancel := context.WithTimeout(context.Background(), helloTime)
 	defer cancel()
-	return c.insist(ctx, func(ctx context.Context) error {
+	return trust.Insist(ctx, func(why error) { c.log.Info("the leader does not reach this node yet", zap.Error(why)) }, func() error {
 		leader, _ := c.id.Leader()
 		_, err := c.greet(ctx, leader)
 		return err
 	})
 }
 
-// insist tries again what is Unavailable, until ctx ends.
-func (c *Cluster) insist(ctx context.Context, try func(context.Context) error) error {
-	said := time.Time{}
-	for {
-		err := try(ctx)
-		if err == nil || fault.KindOf(err) != fault.Unavailable {
-			return err
-		}
-		if time.Since(said) > helloTime {
-			said = time.Now()
-			c.log.Info("the leader is not reached yet", zap.Error(err))
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(retryPause):
-		}
-	}
-}
-
 // findOnce tries where the leader was last, and where the API says it is.
 func (c *Cluster) findOnce(ctx context.Context) error {
+	const op = "cluster.find"
 	last, api := c.id.Leader()
-	found, lost := trust.Discover(ctx, api, c.id.Fingerprint())
-	err := error(fault.New("cluster.find", fault.Unavailable, "the leader is nowhere: %w", lost))
+	found, why := trust.Discover(ctx, api, c.id.Fingerprint())
 	for _, address := range append([]string{last}, found...) {
 		if address == "" {
 			continue
 		}
-		if _, err = c.greet(ctx, address); err != nil {
+		if _, err := c.greet(ctx, address); err != nil {
 			if fault.KindOf(err) != fault.Unavailable {
 				return err
 			}
+			why = errors.Join(why, err)
 			continue
 		}
-		if _, err = c.gossip.Join([]string{address}); err != nil {
-			err = fault.New("cluster.find", fault.Unavailable, "%s takes no part in the gossip: %w", address, err)
+		if _, err := c.gossip.Join([]string{address}); err != nil {
+			why = errors.Join(why, fault.New(op, fault.Unavailable, "%s takes no part in the gossip: %w", address, err))
 			continue
 		}
 		return c.id.SetLeader(address)
 	}
-	return errors.Join(err)
+	text := strings.ReplaceAll(why.Error(), "\n", "; ")
+	if errors.Is(why, pki.ErrOtherAuthority) {
+		return fault.New(op, fault.Invalid, "the cluster that this node was of is not there any more: %s; to join the one that is give --token or --token-file", text)
+	}
+	return fault.New(op, fault.Unavailable, "the leader is nowhere: %s", text)
 }

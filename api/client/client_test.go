@@ -387,7 +387,7 @@ func TestNewRefuses(t *testing.T) {
 	_, err := client.New(client.Config{Server: "http://10.0.0.1:8780", Token: "x"})
 	require.ErrorContains(t, err, "could be read on the way")
 	_, err = client.New(client.Config{Server: "https://10.0.0.1:8780", Token: "x"})
-	require.ErrorContains(t, err, "the token is none")
+	require.ErrorContains(t, err, "what was given is no token")
 	c, err := client.New(client.Config{Server: "localhost:8780/"})
 	require.NoError(t, err)
 	require.Equal(t, "http://localhost:8780", c.Server())

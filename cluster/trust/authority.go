@@ -66,7 +66,11 @@ func (a *Authority) Lead(folder, machine string) (*Identity, error) {
 }
 
 func (a *Authority) lead(i *Identity, machine string) (err error) {
-	if err := i.prepare(machine); err != nil {
+	made, err := i.prepare(machine)
+	if err == nil && made {
+		err = i.savePrepared()
+	}
+	if err != nil {
 		return err
 	}
 	i.cert, err = pki.LoadCertificate(i.dir, certFile)

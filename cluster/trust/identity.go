@@ -28,6 +28,8 @@ const (
 	noteFile   = "node.json"
 )
 
+var files = [...]string{rootFile, certFile, keyFile, gossipFile, noteFile}
+
 // Identity is what makes a process a node of a cluster: its name, which it
 // keeps over restarts, its key and certificate, and the certificate of the
 // authority. Its folder is that of this process until Close. It is safe for
@@ -107,25 +109,47 @@ func (i *Identity) load() (err error) {
 }
 
 // prepare names a node that has never had a certificate, and makes its key; what
-// an earlier try has left is taken, so that a node whose join got no answer asks
-// for the same again.
-func (i *Identity) prepare(name string) error {
-	err := i.readNote()
-	if fault.KindOf(err) == fault.NotFound {
-		i.note = note{Node: newNode(name)}
-		err = i.saveNote()
+// stands in its folder is taken. Made: something was not there; nothing is written,
+// see savePrepared.
+func (i *Identity) prepare(name string) (made bool, err error) {
+	if err = i.readNote(); fault.KindOf(err) == fault.NotFound {
+		i.note, made, err = note{Node: newNode(name)}, true, nil
 	}
 	if err != nil {
+		return false, err
+	}
+	if i.key, err = pki.LoadKey(i.dir, keyFile); fault.KindOf(err) == fault.NotFound {
+		made = true
+		i.key, err = pki.NewKey()
+	}
+	return made, err
+}
+
+// savePrepared writes what prepare has made.
+func (i *Identity) savePrepared() error {
+	if err := pki.SaveKey(i.dir, keyFile, i.key); err != nil {
 		return err
 	}
-	i.key, err = pki.LoadKey(i.dir, keyFile)
-	if fault.KindOf(err) != fault.NotFound {
-		return err
+	return i.saveNote()
+}
+
+// empty reports whether nothing is in the node's folder.
+func (i *Identity) empty() bool {
+	for _, name := range files {
+		if _, err := os.Lstat(filepath.Join(i.dir, name)); !errors.Is(err, os.ErrNotExist) {
+			return false
+		}
 	}
-	if i.key, err = pki.NewKey(); err != nil {
-		return err
+	return true
+}
+
+// discard removes the folder, and lets go of it.
+func (i *Identity) discard() {
+	for _, name := range files {
+		_ = os.Remove(filepath.Join(i.dir, name)) // it need not be there
 	}
-	return pki.SaveKey(i.dir, keyFile, i.key)
+	pki.Abandon(i.dir)
+	i.release()
 }
 
 func (i *Identity) readNote() error {

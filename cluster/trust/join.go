@@ -32,13 +32,17 @@ type Newcomer struct {
 	API      string // host:port of the API of a node of the cluster
 	Protocol uint32
 	Version  string
+	// Waits is told why nobody answers yet, at once and again each while; nil: Join
+	// tries once.
+	Waits func(why error)
 }
 
 // Join gets a node its certificate from the leader whom the token is of. What
-// stands in its folder is kept: a node that joins again has the same id. Invalid:
-// the token is none, or of another cluster, or unknown to the leader, or its time
-// is over; Conflict: another protocol, or another process is that node;
-// Unavailable: nobody answers.
+// stands in its folder is kept: a node that joins again has the same id; of one
+// that is not let in nothing is left. What may get better by itself is tried again
+// until ctx ends. Invalid: the token is none, or of another cluster, or unknown to
+// the leader, or its time is over, or the address is not one of a server; Conflict:
+// another protocol, or another process is that node; Unavailable: nobody answers.
 func Join(ctx context.Context, n Newcomer) (*Identity, error) {
 	fingerprint, secret, err := pki.ParseToken(pki.ForJoin, n.Token)
 	if err != nil {
@@ -48,17 +52,48 @@ func Join(ctx context.Context, n Newcomer) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := i.join(ctx, n, fingerprint, secret); err != nil {
-		i.Close()
+	leave := i.Close
+	if i.empty() {
+		leave = i.discard
+	}
+	_, err = i.prepare(n.Machine)
+	if err == nil {
+		err = Insist(ctx, n.Waits, func() error { return i.join(ctx, n, fingerprint, secret) })
+	}
+	if err != nil {
+		leave()
 		return nil, err
 	}
 	return i, nil
 }
 
-func (i *Identity) join(ctx context.Context, n Newcomer, fingerprint [sha256.Size]byte, secret []byte) error {
-	if err := i.prepare(n.Machine); err != nil {
-		return err
+const (
+	retryPause = 500 * time.Millisecond // between two tries
+	toldAgain  = 10 * time.Second
+)
+
+// Insist tries again what is Unavailable, until ctx ends, and tells waits why, at
+// once and again each while; where waits is nil it tries once.
+func Insist(ctx context.Context, waits func(why error), try func() error) error {
+	var told time.Time
+	for {
+		err := try()
+		if waits == nil || fault.KindOf(err) != fault.Unavailable || ctx.Err() != nil {
+			return err
+		}
+		if time.Since(told) >= toldAgain {
+			told = time.Now()
+			waits(err)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(retryPause):
+		}
 	}
+}
+
+func (i *Identity) join(ctx context.Context, n Newcomer, fingerprint [sha256.Size]byte, secret []byte) error {
 	points, err := Discover(ctx, n.API, fingerprint)
 	if err != nil {
 		return err
@@ -67,6 +102,7 @@ func (i *Identity) join(ctx context.Context, n Newcomer, fingerprint [sha256.Siz
 	if err != nil {
 		return err
 	}
+	i.note.Join = n.API
 	asked := request{Protocol: n.Protocol, Version: n.Version, CSR: csr}
 	for _, point := range points {
 		err = i.ask(ctx, point, fingerprint, asked, secret)
@@ -75,10 +111,6 @@ func (i *Identity) join(ctx context.Context, n Newcomer, fingerprint [sha256.Siz
 		}
 	}
 	if err != nil {
-		return err
-	}
-	i.note.Join = n.API
-	if err := i.saveNote(); err != nil {
 		return err
 	}
 	return i.load()
@@ -133,6 +165,9 @@ func (i *Identity) keep(got answer, state tls.ConnectionState, fingerprint [sha2
 		return err
 	}
 	i.note.Leader = address
+	if err := i.savePrepared(); err != nil {
+		return err
+	}
 	return pki.SaveCertificate(i.dir, certFile, cert)
 }
 
@@ -226,11 +261,14 @@ func readAnswer(response *http.Response, address string) (got answer, err error)
 }
 
 // unreachable is the error about an address that does not answer, or is somebody
-// else's.
+// else's, or nobody's: that does not get better by waiting.
 func unreachable(address string, err error) error {
-	kind := fault.Unavailable
-	if errors.Is(err, pki.ErrOtherAuthority) {
-		kind = fault.Invalid
+	lost, none := errors.AsType[*net.DNSError](err)
+	switch {
+	case errors.Is(err, pki.ErrOtherAuthority) || errors.Is(err, errNodePort):
+		return fault.New("trust.join", fault.Invalid, "%s: %w", address, err)
+	case none && lost.IsNotFound:
+		return fault.New("trust.join", fault.Invalid, "%s: there is no host of that name: check it: %w", address, err)
 	}
-	return fault.New("trust.join", kind, "%s: %w", address, err)
+	return fault.New("trust.join", fault.Unavailable, "%s: %w", address, err)
 }

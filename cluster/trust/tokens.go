@@ -15,6 +15,10 @@ import (
 const (
 	// TokenLife is how long a join token is good for.
 	TokenLife = 24 * time.Hour
+	// tokenMemory is how long after that is still known what became of it.
+	tokenMemory = 7 * 24 * time.Hour
+	// mostOfOneName bounds how many there are that AddToken makes.
+	mostOfOneName = 100
 
 	joinsFile = "joins.json"
 )
@@ -26,21 +30,44 @@ type entry struct {
 	Key     string    `json:"key"` // see proofKey
 	Created time.Time `json:"created"`
 	Ends    time.Time `json:"ends"`
+	Revoked bool      `json:"revoked,omitempty"`
 }
+
+func (e entry) good(now time.Time) bool { return !e.Revoked && !now.After(e.Ends) }
 
 // CreateToken makes a join token that is good for TokenLife, and returns it: it
 // is not to be had again. Invalid: the name; Conflict: there is one of that name
 // that is still good; Unavailable.
 func (a *Authority) CreateToken(name string) (string, error) {
-	return a.createToken(name, time.Now(), false)
+	now := time.Now()
+	return a.createToken(name, now, func(entries []entry) ([]entry, error) {
+		if slices.ContainsFunc(entries, func(e entry) bool { return e.Name == name && e.good(now) }) {
+			return nil, fault.New("trust.token", fault.Conflict, "there is a join token %q: revoke it, or give another name", name)
+		}
+		return entries, nil
+	})
 }
 
-// ReplaceToken is CreateToken, but takes the place of the one of that name.
-func (a *Authority) ReplaceToken(name string) (string, error) {
-	return a.createToken(name, time.Now(), true)
+// AddToken is CreateToken beside those of that name, which stay good; of very many
+// the oldest goes.
+func (a *Authority) AddToken(name string) (string, error) {
+	return a.createToken(name, time.Now(), func(entries []entry) ([]entry, error) {
+		left := mostOfOneName - 1
+		for i, e := range slices.Backward(entries) {
+			if e.Name != name {
+				continue
+			}
+			if left--; left < 0 {
+				entries = slices.Delete(entries, i, i+1)
+			}
+		}
+		return entries, nil
+	})
 }
 
-func (a *Authority) createToken(name string, now time.Time, replace bool) (string, error) {
+// createToken makes a token; prepare is given what is known of others, and returns
+// what is to be kept of that.
+func (a *Authority) createToken(name string, now time.Time, prepare func([]entry) ([]entry, error)) (string, error) {
 	const op = "trust.token"
 	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return !nameRune(r) }) {
 		return "", fault.New(op, fault.Invalid, "token name %.70q: give 1 to 64 of a-z, 0-9, . _ and -", name)
@@ -51,24 +78,30 @@ func (a *Authority) createToken(name string, now time.Time, replace bool) (strin
 		return "", err
 	}
 	return token, a.change(func(entries []entry) ([]entry, error) {
-		entries = slices.DeleteFunc(entries, func(e entry) bool { return now.After(e.Ends) || replace && e.Name == name })
-		if slices.ContainsFunc(entries, func(e entry) bool { return e.Name == name }) {
-			return nil, fault.New(op, fault.Conflict, "there is a join token %q: revoke it, or give another name", name)
+		entries, err := prepare(slices.DeleteFunc(entries, func(e entry) bool { return now.Sub(e.Ends) > tokenMemory }))
+		if err != nil {
+			return nil, err
 		}
 		made := now.UTC().Truncate(time.Second)
 		return append(entries, entry{Name: name, Key: hex.EncodeToString(proofKey(secret)), Created: made, Ends: made.Add(TokenLife)}), nil
 	})
 }
 
-// RevokeToken makes the join token of that name worthless at once; nodes that
-// have joined with it stay. NotFound, Unavailable.
+// RevokeToken makes the join tokens of that name worthless at once; nodes that
+// have joined with them stay. NotFound, Unavailable.
 func (a *Authority) RevokeToken(name string) error {
+	now := time.Now()
 	return a.change(func(entries []entry) ([]entry, error) {
-		left := slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return e.Name == name })
-		if len(left) == len(entries) {
+		some := false
+		for i, e := range entries {
+			if e.Name == name && e.good(now) {
+				entries[i].Revoked, some = true, true
+			}
+		}
+		if !some {
 			return nil, fault.New("trust.revoke", fault.NotFound, "there is no join token %.70q", name)
 		}
-		return left, nil
+		return entries, nil
 	})
 }
 
@@ -101,11 +134,14 @@ func (a *Authority) check(proof, bound []byte, now time.Time) error {
 			found = &entries[i]
 		}
 	}
+	const remedy = "get one with troupe cluster token create --role join, or from the lines that troupe up prints"
 	switch {
 	case found == nil:
-		return fault.New(op, fault.Invalid, "the join token is unknown here, or was revoked, or the request is a copy: get one with troupe cluster token create --role join")
+		return fault.New(op, fault.Invalid, "the join token is unknown here: it was changed, or is older than %d days, or the request is a copy: %s", int((TokenLife+tokenMemory).Hours()/24), remedy)
+	case found.Revoked:
+		return fault.New(op, fault.Invalid, "the join token %q was revoked: %s", found.Name, remedy)
 	case now.After(found.Ends):
-		return fault.New(op, fault.Invalid, "the join token %q has ended at %s: get one with troupe cluster token create --role join", found.Name, found.Ends.Format(time.RFC3339))
+		return fault.New(op, fault.Invalid, "the join token %q has ended at %s, as each does after %v: %s", found.Name, found.Ends.Format(time.RFC3339), TokenLife, remedy)
 	}
 	return nil
 }

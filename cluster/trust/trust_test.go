@@ -121,7 +121,7 @@ func (p *place) newcomer(token string) trust.Newcomer {
 
 func (p *place) token(t *testing.T) string {
 	t.Helper()
-	token, err := p.a.ReplaceToken("first")
+	token, err := p.a.AddToken("first")
 	require.NoError(t, err)
 	return token
 }
@@ -156,6 +156,44 @@ func TestANodeJoinsAndKeepsWhatItGets(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode(), e.Name())
 	}
+}
+
+// Each start of a server makes a token of one name: what was printed before stays
+// good, whatever the number of starts is, and all go at once when they are revoked.
+func TestTokensOfOneName(t *testing.T) {
+	p := newPlace(t)
+	joins := func(token string) error {
+		n := p.newcomer(token)
+		n.Dir = filepath.Join(t.TempDir(), "node")
+		id, err := trust.Join(t.Context(), n)
+		if err == nil {
+			id.Close()
+		}
+		return err
+	}
+	var tokens []string
+	for range 101 {
+		token, err := p.a.AddToken("start")
+		require.NoError(t, err)
+		tokens = append(tokens, token)
+	}
+	require.ErrorContains(t, joins(tokens[0]), "unknown here")
+	require.NoError(t, joins(tokens[1]))
+	require.NoError(t, joins(tokens[100]))
+	require.NoError(t, p.a.RevokeToken("start"))
+	require.ErrorContains(t, joins(tokens[1]), "revoked")
+	require.ErrorContains(t, joins(tokens[100]), "revoked")
+}
+
+// What has ended is forgotten after a while.
+func TestTokensAreForgotten(t *testing.T) {
+	p := newPlace(t)
+	old, err := p.a.CreateTokenAt("x", time.Now().Add(-9*24*time.Hour))
+	require.NoError(t, err)
+	_, err = p.a.CreateToken("x")
+	require.NoError(t, err)
+	_, err = trust.Join(t.Context(), p.newcomer(old))
+	require.ErrorContains(t, err, "unknown here")
 }
 
 func TestTheLeaderIsTheSameAfterARestart(t *testing.T) {
@@ -237,6 +275,8 @@ func TestWhoMayNotJoinIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.a.RevokeToken("gone"))
 	require.Equal(t, fault.NotFound, fault.KindOf(p.a.RevokeToken("gone")))
+	_, err = p.a.CreateToken("gone")
+	require.NoError(t, err, "the name is free again")
 	_, err = p.a.CreateToken("first")
 	require.Equal(t, fault.Conflict, fault.KindOf(err))
 	expired, err := p.a.CreateTokenAt("old", time.Now().Add(-trust.TokenLife-time.Minute))
@@ -250,11 +290,13 @@ func TestWhoMayNotJoinIsRefused(t *testing.T) {
 		says   string
 		logged bool
 	}{
-		"nonsense":                  {token: "x", kind: fault.Invalid, says: "the token is none"},
+		"nonsense":                  {token: "x", kind: fault.Invalid, says: "is no join token: copy all of what troupe up has printed behind --token, or get one with troupe cluster token create --role join"},
+		"nonsense of three parts":   {token: "a.b.c", kind: fault.Invalid, says: "is no join token"},
+		"one of another version":    {token: "j2" + good[2:], kind: fault.Invalid, says: "of version j2, this troupe knows j1: use"},
 		"a token for the API":       {token: pki.NewToken(pki.ForAPI, ca.Fingerprint()), kind: fault.Invalid, says: "lets no node join"},
 		"a token that is cut off":   {token: good[:90], kind: fault.Invalid, says: "cut off"},
 		"a secret that is wrong":    {token: pki.NewToken(pki.ForJoin, ca.Fingerprint()), kind: fault.Invalid, says: "unknown here", logged: true},
-		"a token that was revoked":  {token: revoked, kind: fault.Invalid, says: "unknown here, or was revoked", logged: true},
+		"a token that was revoked":  {token: revoked, kind: fault.Invalid, says: `the join token "gone" was revoked: get one with troupe cluster token create --role join`, logged: true},
 		"a token whose time is up":  {token: expired, kind: fault.Invalid, says: `the join token "old" has ended at`, logged: true},
 		"a token of another leader": {token: other.token(t), kind: fault.Invalid, says: "the server is not the one that the token is for"},
 		"another protocol": {

@@ -207,22 +207,15 @@ func (s *session) joinAs(ctx context.Context, dir, at, token string) (*trust.Ide
 		}
 		return nil, fault.New("up.join", fault.Invalid, "this node has not joined %s before, and there is no token: give --token-file or --token, from: troupe cluster token create --role join", at)
 	}
-	told := false
-	for {
-		id, err := trust.Join(ctx, trust.Newcomer{Dir: dir, Machine: machine(), Token: token, API: at, Protocol: cluster.Protocol, Version: thisBuild().Version})
-		if fault.KindOf(err) != fault.Unavailable || errors.Is(err, pki.ErrHeld) {
-			return id, err
-		}
-		if !told {
-			told = true
-			fmt.Fprintf(s.screen, "troupe: waiting up to %v for %s\n", joinPatience, at)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(time.Second):
-		}
-	}
+	return trust.Join(ctx, trust.Newcomer{
+		Dir: dir, Machine: machine(), Token: token, API: at, Protocol: cluster.Protocol, Version: thisBuild().Version,
+		Waits: s.waits,
+	})
+}
+
+// waits says why the cluster that is joined does not answer yet.
+func (s *session) waits(why error) {
+	fmt.Fprintf(s.screen, "troupe: waiting up to %v for the cluster: %v\n", joinPatience, why)
 }
 
 func machine() string {

@@ -31,7 +31,7 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 		"joining with a store":     {[]string{"up", "--join", "127.0.0.1:1", "--store", "file:///x"}, "--store is for the node that leads"},
 		"joining with two tokens":  {[]string{"up", "--join", "127.0.0.1:1", "--token", "x", "--token-file", "y"}, "--token and --token-file say the same thing"},
 		"joining without a token":  {[]string{"up", "--join", "127.0.0.1:1", "--tls-dir", "/nonexistent/tls"}, "this node has not joined 127.0.0.1:1 before, and there is no token"},
-		"joining with nonsense":    {[]string{"up", "--join", "127.0.0.1:1", "--token", "x", "--tls-dir", "/nonexistent/tls"}, "the token is none: it has 1 parts"},
+		"joining with nonsense":    {[]string{"up", "--join", "127.0.0.1:1", "--token", "x", "--tls-dir", "/nonexistent/tls"}, "what was given is no join token: copy all of what troupe up has printed"},
 		"a label of no value":      {[]string{"up", "--node-label", "zone"}, `label "zone": give name=value`},
 		"node-listen without port": {[]string{"up", "--node-listen", "10.0.0.1"}, `node-listen "10.0.0.1": give host:port`},
 		"advertise with a port":    {[]string{"up", "--advertise", "10.0.0.1:1"}, "give a name or an address without a port"},

@@ -186,7 +186,7 @@ func (s *session) introduce(server *api.Server, web config.API, local config.Nod
 	if err != nil {
 		return err // it is being listened on
 	}
-	token, err := m.id.Authority().ReplaceToken("start-" + port) // other servers may share the folder
+	token, err := m.id.Authority().AddToken("start-" + port) // that of an earlier start may be on its way to somebody
 	if err != nil {
 		return err
 	}

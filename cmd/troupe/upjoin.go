@@ -47,7 +47,7 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 	p := &peers{}
 	c, err := cluster.Start(patience, cluster.Config{
 		Log: log, Identity: id, Handler: p, Listen: nodeListen(f, ""), Advertise: f.Advertise,
-		Roles: []string{hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version,
+		Roles: []string{hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version, Waits: s.waits,
 	})
 	if err != nil {
 		return false, err

@@ -94,14 +94,26 @@ var ErrHeld = errors.New("another process works with it")
 // Hold makes a folder that of this process until release is called, or the
 // process ends. Conflict, behind it ErrHeld: it is that of another one.
 func Hold(dir string) (release func(), err error) {
-	lock, err := openLock(dir, heldFile)
-	if err != nil {
-		return nil, err
+	for {
+		lock, err := openLock(dir, heldFile)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			return nil, errors.Join(fault.New("pki.hold", fault.Conflict, "%s: %w", dir, ErrHeld), lock.Close())
+		}
+		mine, err := lock.Stat()
+		if there, gone := os.Stat(lock.Name()); err == nil && gone == nil && os.SameFile(mine, there) {
+			return func() { _ = lock.Close() }, nil
+		}
+		_ = lock.Close() // who had it has abandoned the folder just now
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fault.New("pki.hold", fault.Conflict, "%s: %w", dir, ErrHeld), lock.Close())
-	}
-	return func() { _ = lock.Close() }, nil
+}
+
+// Abandon removes a folder that this process holds, and that has nothing else in it.
+func Abandon(dir string) {
+	_ = os.Remove(filepath.Join(dir, heldFile)) // who waits for it looks again
+	_ = os.Remove(dir)
 }
 
 func openLock(dir, name string) (*os.File, error) {
