@@ -194,9 +194,12 @@ type JobState struct {
 	Events          uint64                 `protobuf:"varint,17,opt,name=events,proto3" json:"events,omitempty"`                          // of this incarnation, that had happened by then
 	Before          []*EventEnd            `protobuf:"bytes,18,rep,name=before,proto3" json:"before,omitempty"`                           // of earlier ones: what happened after these is no part of the job
 	EndedEarly      string                 `protobuf:"bytes,19,opt,name=ended_early,json=endedEarly,proto3" json:"ended_early,omitempty"` // why training ends before its last epoch; empty: it goes on
-	Result          *JobResult             `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`                           // set once the job has ended; then without tensors where it SUCCEEDED
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Functions whose optimizer state is lost, or was left out because it could not be
+	// had: they start from none, which the history has yet to say.
+	Bereft        []uint32   `protobuf:"varint,20,rep,packed,name=bereft,proto3" json:"bereft,omitempty"`
+	Result        *JobResult `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"` // set once the job has ended; then without tensors where it SUCCEEDED
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobState) Reset() {
@@ -353,6 +356,13 @@ func (x *JobState) GetEndedEarly() string {
 		return x.EndedEarly
 	}
 	return ""
+}
+
+func (x *JobState) GetBereft() []uint32 {
+	if x != nil {
+		return x.Bereft
+	}
+	return nil
 }
 
 func (x *JobState) GetResult() *JobResult {
@@ -798,7 +808,7 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\vparallelism\x18\x04 \x01(\rR\vparallelism\x12+\n" +
 	"\x11after_incarnation\x18\x06 \x01(\x04R\x10afterIncarnation\x12\x17\n" +
 	"\x04life\x18\x05 \x01(\x04H\x00R\x04life\x88\x01\x01B\a\n" +
-	"\x05_life\"\x81\a\n" +
+	"\x05_life\"\x99\a\n" +
 	"\bJobState\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x14\n" +
@@ -822,7 +832,8 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\x06events\x18\x11 \x01(\x04R\x06events\x121\n" +
 	"\x06before\x18\x12 \x03(\v2\x19.troupe.messages.EventEndR\x06before\x12\x1f\n" +
 	"\vended_early\x18\x13 \x01(\tR\n" +
-	"endedEarly\x122\n" +
+	"endedEarly\x12\x16\n" +
+	"\x06bereft\x18\x14 \x03(\rR\x06bereft\x122\n" +
 	"\x06result\x18\x10 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x1aY\n" +
 	"\x0fOptimizersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +

@@ -169,7 +169,8 @@ func (x *JobSize) GetGone() []string {
 }
 
 // StartJob (command) runs a job. Scheduler to ParameterServer; answered by
-// StartJobReply. A repeat starts nothing and tells how the job is.
+// StartJobReply. A repeat starts nothing and tells how the job is. ParameterServer
+// to a TrainJob that has ended, when its job is to begin anew: it is to go.
 type StartJob struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	JobId            string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`

@@ -116,7 +116,7 @@ func (p *proxy) Receive(ctx actor.Context) {
 		p.accepted = p.accepted || m.GetJob().GetIncarnation() == p.state.ref.GetIncarnation()
 	case *tick:
 		p.onTick(ctx)
-	case *killed:
+	case *killed, *messages.StartJob: // it goes as soon as it can in any case
 	case *actorkit.WorkPanicked:
 		panic(m.Err)
 	case *actor.Stopping:

@@ -74,6 +74,12 @@ func (j *job) reach(version uint64) {
 	}
 }
 
+// blocks reports whether a life of the job that is over keeps another one from
+// beginning: its child is still there.
+func (j *job) blocks(next *messages.StartJob) bool {
+	return j != nil && j.phase == ended && j.alive && !j.lives[next.GetKey()]
+}
+
 // delay returns how long a waiting job waits.
 func (j *job) delay() time.Duration { return backOff << (j.respawns - 1) }
 

@@ -178,8 +178,11 @@ func (s *server) onStartJob(ctx actor.Context, m *messages.StartJob) {
 	default:
 		s.askers[j.id] = ctx.Sender()
 	}
-	if begun {
+	switch {
+	case begun:
 		s.own(ctx, j)
+	case j.blocks(m):
+		ctx.Send(s.pids[j.id], m)
 	}
 }
 
@@ -223,6 +226,7 @@ func (s *server) onJobFinished(ctx actor.Context, m *messages.JobFinished) {
 		s.conclude(ctx, j)
 	case j != nil:
 		s.report(ctx, j)
+		s.release(ctx, j, false) // the store has had its last word
 	}
 	ctx.Respond(&messages.JobFinishedReply{Job: m.GetJob()})
 }

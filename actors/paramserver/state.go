@@ -60,7 +60,7 @@ func (s *state) begin(now time.Time, m *messages.StartJob) (j *job, begun bool, 
 	case m.GetKey() == j.start.GetKey():
 		j.resize(m.GetSize())
 		return j, false, nil
-	case j.lives[m.GetKey()] || j.phase != ended || !j.reported || j.alive || j.leaving > 0:
+	case j.lives[m.GetKey()] || j.blocks(m) || j.phase != ended || !j.reported || j.leaving > 0:
 		return j, false, nil // of a life that is over, or the one before is not
 	default:
 		s.done = slices.DeleteFunc(s.done, func(id string) bool { return id == j.id })

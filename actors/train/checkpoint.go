@@ -13,7 +13,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
-	"github.com/troupe-ml/troupe/plane"
 )
 
 const (
@@ -43,11 +42,6 @@ func (j *job) checkpoint() {
 	j.deps.Rim.Go(j.self, func() any { return &checkpointed{vault.Save(ctx, st, open)} })
 }
 
-// open opens a tensor of the job, here.
-func (j *job) open(ctx context.Context, ref *messages.TensorRef) (plane.Blob, error) {
-	return j.deps.Space.Open(ctx, wire.PlaneRef(ref))
-}
-
 func (j *job) onCheckpointed(ctx actor.Context, m *checkpointed) {
 	saved := j.saver.running
 	j.saver.ended(j.deps.Rim.Now(), m.err)
@@ -62,6 +56,9 @@ func (j *job) onCheckpointed(ctx actor.Context, m *checkpointed) {
 			j.saidSave = actorkit.Sparse{}
 		}
 		j.log.Log(j.saidSave.Level(j.deps.Rim.Now()), "checkpoint not stored", zap.Error(m.err))
+		if u := unreachedOf(m.err); u != nil && j.saver.failures > 1 { // once, its node may have been about to be found gone
+			j.leaveOut(u)
+		}
 	}
 	j.free(saved)
 	if j.storing.waits && j.state.fatal == nil {
@@ -136,7 +133,7 @@ func (j *job) seal(ctx actor.Context) {
 		j.onSealed(ctx, &sealed{})
 		return
 	}
-	st, vault, open := j.lastState(j.ended.GetResult()), j.vault, j.open
+	st, vault, open := j.lastState(j.ended.GetResult()), j.vault, j.openNow
 	j.deps.Rim.Go(j.self, func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), sealFor)
 		defer cancel()
@@ -148,7 +145,10 @@ func (j *job) onSealed(ctx actor.Context, m *sealed) {
 	if j.sealed {
 		return
 	}
-	switch now := j.deps.Rim.Now(); {
+	switch now, u := j.deps.Rim.Now(), unreachedOf(m.err); {
+	case u != nil && j.leaveOut(u): // there is no time to wait for it
+		j.seal(ctx)
+		return
 	case fault.KindOf(m.err) == fault.Conflict: // its end is not the job's
 		j.ended = &messages.JobFinished{Job: j.state.ref, Result: j.result(messages.Phase_PHASE_TAKEN_OVER, wire.Failure(m.err))}
 	case m.err != nil && now.Sub(j.endedAt) < sealFor:
@@ -173,7 +173,9 @@ func (j *job) delayed(now time.Time) {
 	}
 	j.saidDelay = true
 	text, left := "the store has not taken its last state yet", sealLate-waits
-	if j.unsealed != nil {
+	if node := j.waitsFor.Load(); node != nil {
+		text = fmt.Sprintf("its last state waits for what lies on node %q", *node)
+	} else if j.unsealed != nil {
 		text, left = fmt.Sprintf("the store does not take its last state: %v", j.unsealed), sealFor-waits
 	}
 	j.state.warn(fmt.Sprintf("the job is about to end, but %s; it is tried for up to %v more, and then the job ends without that", text, left.Round(time.Second)))

@@ -62,8 +62,14 @@ func (j *job) tellEnd(ctx actor.Context) {
 	if !j.accepted {
 		ctx.Request(ctx.Parent(), j.ended)
 	}
-	if j.deps.Rim.Now().Sub(j.endedAt) >= lingerFor {
-		clear(j.nodes) // gone, and their tensors with them
+	late := j.deps.Rim.Now().Sub(j.endedAt) >= lingerFor
+	for node, there := range j.nodes {
+		is := j.deps.Host(node) != nil
+		if late || !is && !there || j.state.lostAll(node) {
+			delete(j.nodes, node) // gone, and the tensors with it
+		} else {
+			j.nodes[node] = is
+		}
 	}
 	j.releaseAll(ctx)
 }
@@ -76,6 +82,14 @@ func (j *job) leave() {
 	j.cancelWork()
 	if j.cancelSl != nil {
 		j.cancelSl()
+	}
+}
+
+// onStartJob has a job that has ended wait for no host any more: it begins anew.
+// What it has left on hosts goes with what its next incarnation lets go of.
+func (j *job) onStartJob() {
+	if j.ended != nil {
+		clear(j.nodes)
 	}
 }
 

@@ -94,4 +94,4 @@ func Mark(epochs int, version uint64) *messages.JobState {
 func (s *Saver) Due(now time.Time, st *messages.JobState) bool { return s.due(now, st) }
 func (s *Saver) Begin(now time.Time, st *messages.JobState)    { s.begin(now, st) }
 func (s *Saver) End(now time.Time, err error)                  { s.ended(now, err) }
-func (s *Saver) Complaint(now time.Time) string                { return s.complaint(now) }
+func (s *Saver) Complaint(now time.Time) string                { return s.complaint(now, nil) }

@@ -2,7 +2,6 @@ package train
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -194,18 +193,11 @@ func (s *state) forsake() {
 			}
 		}
 	}
-	went := func(function uint32, ref *messages.TensorRef) bool { return s.lostAll(ref.GetNode()) }
 	for function, ref := range s.optimizers {
-		if went(function, ref) {
+		if s.lostAll(ref.GetNode()) {
 			delete(s.optimizers, function)
 			s.bereft[function] = true
 		}
 	}
-	for function, ref := range s.marked.GetOptimizers() {
-		if went(function, ref) {
-			s.marked = proto.CloneOf(s.marked)
-			maps.DeleteFunc(s.marked.GetOptimizers(), went)
-			break
-		}
-	}
+	s.unmark(s.lostAll)
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -76,7 +77,7 @@ type job struct {
 	staged   *step               // the step that the invokers work on
 	children map[string]child    // its invokers, by their id
 	invokers [][lanes]*actor.PID // the same by function and lane; nil: none
-	nodes    map[string]bool     // hosts that may hold tensors of the job
+	nodes    map[string]bool     // hosts that may hold tensors of the job; false: not there at the last look
 	failures int                 // of the running effect, in a row
 	storing  storing             // the result
 
@@ -87,6 +88,8 @@ type job struct {
 	beating   bool
 	muted     bool // the last beat was not taken
 	lost      bool // a later incarnation owns the job
+
+	waitsFor atomic.Pointer[string] // the node that a save waits for; nil: for none
 
 	saidEffect actorkit.Sparse // of an effect that keeps failing
 	saidSave   actorkit.Sparse // of a save that does
@@ -143,6 +146,8 @@ func (j *job) Receive(ctx actor.Context) {
 		j.onRequestParallelismReply(ctx, m)
 	case *messages.StopJob:
 		j.onStopJob(ctx, m)
+	case *messages.StartJob:
+		j.onStartJob()
 	case *messages.JobFinishedReply:
 		j.accepted = j.accepted || m.GetJob().GetIncarnation() == j.state.ref.GetIncarnation()
 	case *messages.ReleaseTensorsReply:

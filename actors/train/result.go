@@ -101,7 +101,7 @@ func (j *job) complain() {
 		text = j.storing.complaint(now, j.saver.back(j.state.marked))
 	}
 	if text == "" && j.storing.why == nil { // which says it all
-		text = j.saver.complaint(now)
+		text = j.saver.complaint(now, j.waitsFor.Load())
 	}
 	if text != "" {
 		j.state.warn(text)

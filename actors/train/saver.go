@@ -61,18 +61,22 @@ func (s *saver) ended(now time.Time, err error) {
 	s.failures++
 }
 
-// complaint returns what people should know about the store, at most once a
-// minute; "" for nothing.
-func (s *saver) complaint(now time.Time) string {
+// complaint returns what people should know about the store, or the node that a
+// save waits for unless that is nil, at most once a minute; "" for nothing.
+func (s *saver) complaint(now time.Time, node *string) string {
 	slow := s.running != nil && now.Sub(s.began) >= complainGap
-	if s.failures == 0 && !slow || !s.complained.IsZero() && now.Sub(s.complained) < complainGap {
+	if s.failures == 0 && !slow || unreachedOf(s.why) != nil || !s.complained.IsZero() && now.Sub(s.complained) < complainGap {
 		return ""
 	}
 	s.complained = now
 	back := s.back(nil)
 	if s.failures == 0 {
-		return fmt.Sprintf("the store has been taking the job's state for %v; training goes on, and would resume %s",
-			now.Sub(s.began).Round(time.Second), back)
+		what := "the store has been taking the job's state"
+		if node != nil {
+			what = fmt.Sprintf("the job's state has waited for what lies on node %q", *node)
+		}
+		return fmt.Sprintf("%s for %v; training goes on, and would resume %s",
+			what, now.Sub(s.began).Round(time.Second), back)
 	}
 	return fmt.Sprintf("the store does not take the job's state: %v; training goes on, it is tried again, and until then the job would resume %s", s.why, back)
 }

@@ -18,7 +18,7 @@ func (s *state) mark(now time.Time) {
 		Job: s.ref, TimeMs: now.UnixMilli(), Epoch: s.epoch, Round: s.round, Todo: s.todo.message(),
 		Parallelism:  s.parallelism(),
 		ModelVersion: s.version, Model: s.model, Optimizers: maps.Clone(s.optimizers), SharedOptimizer: s.shared, Momentum: s.momentum,
-		Best: s.best, EndedEarly: s.early,
+		Best: s.best, EndedEarly: s.early, Bereft: bereftOf(s.bereft),
 		Validate: s.validate, NextCheck: s.nextCheck, History: s.history.snapshot(now),
 		Events: s.emitted, Before: s.before,
 	}
@@ -33,6 +33,9 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	s.best, s.early = from.GetBest(), from.GetEndedEarly()
 	s.optimizers = map[uint32]*messages.TensorRef{}
 	maps.Copy(s.optimizers, from.GetOptimizers())
+	for _, function := range from.GetBereft() {
+		s.bereft[function] = true
+	}
 	s.validate, s.nextCheck = from.GetValidate(), from.GetNextCheck()
 	waited := s.history.queued
 	s.history.restore(from.GetHistory(), now)
