@@ -57,7 +57,33 @@ func (m *Merge) arrange(p Plan) error {
 	for i, s := range m.summands { // from ids to indices
 		m.summands[i].span = span{at(s.first), at(s.end) + 1}
 	}
+	if p.Encoding == Int8 {
+		if err := m.decode(p.Reference); err != nil {
+			return err
+		}
+	}
 	return m.readLayouts()
+}
+
+// decode puts what encoded answers stand for in their place. Sums are of that already.
+func (m *Merge) decode(reference Source) error {
+	if reference.R == nil {
+		return fault.New(mergeOp, fault.Invalid, "encoded answers cannot be merged without the model that they began from")
+	}
+	codec, err := NewCodec(reference)
+	if err != nil {
+		return fault.New(mergeOp, fault.KindOf(err), "%w", err)
+	}
+	for i := range m.summands {
+		s := &m.summands[i]
+		if s.isSum {
+			continue
+		}
+		if s.Source, err = codec.Open(s.Source); err != nil {
+			return m.rejected(i, err)
+		}
+	}
+	return nil
 }
 
 // readLayouts reads the header of the first summand and compares those of the

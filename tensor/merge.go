@@ -28,8 +28,11 @@ type Plan struct {
 	Clip float64
 	// Reference is the model that the answers began from, whose metadata the merge
 	// keeps, and with them the names of its buffers. Without a reader the merge has
-	// no metadata, and neither Clip nor Nesterov is possible.
+	// no metadata, and neither Clip nor Nesterov nor an Encoding is possible.
 	Reference Source
+	// Encoding is how the answers lie in their files; see Codec. They are merged as
+	// what they decode to.
+	Encoding Encoding
 	// Momentum is what Nesterov wrote beside the reference; no reader: none yet.
 	Momentum Source
 }

@@ -33,14 +33,8 @@ type nesterov struct {
 
 func newNesterov(ref *reference, s Strategy, old Source) (*nesterov, error) {
 	n := &nesterov{ref: ref, lr: s.LR, mu: s.Momentum, old: old, values: make([]float64, len(ref.values)), raw: make([]byte, 8*len(ref.values))}
-	var specs []Spec
-	for i, e := range ref.layout.Entries {
-		if ref.parameters[i] {
-			specs = append(specs, Spec{Name: e.Name, DType: momentumType(e.DType), Shape: e.Shape})
-		}
-	}
 	var err error
-	if n.layout, err = NewLayout(specs); err != nil || old.R == nil {
+	if n.layout, err = ref.layout.wide(ref.parameters); err != nil || old.R == nil {
 		return n, err
 	}
 	have, err := n.layout.like(old)
@@ -52,13 +46,6 @@ func newNesterov(ref *reference, s Strategy, old Source) (*nesterov, error) {
 	}
 	n.oldStart = have.DataStart
 	return n, nil
-}
-
-func momentumType(d DType) DType {
-	if d == F64 {
-		return F64
-	}
-	return F32
 }
 
 func (n *nesterov) begin(w io.Writer) error {
@@ -74,7 +61,7 @@ func (n *nesterov) step(win window, avg []float64) error {
 		return err
 	}
 	var size int64
-	n.ref.steps(win, func(seg segment) { size += int64(seg.n) * momentumType(seg.dtype).Size() })
+	n.ref.steps(win, func(seg segment) { size += int64(seg.n) * wide(seg.dtype).Size() })
 	raw := n.raw[:size]
 	if n.old.R != nil {
 		if err := readFull(n.old.R, raw, n.oldStart+n.done); err != nil {
@@ -82,7 +69,7 @@ func (n *nesterov) step(win window, avg []float64) error {
 		}
 	}
 	n.ref.steps(win, func(seg segment) {
-		d := momentumType(seg.dtype)
+		d := wide(seg.dtype)
 		part := raw[:int64(seg.n)*d.Size()]
 		raw = raw[len(part):]
 		m := n.values[:seg.n]
