@@ -187,6 +187,7 @@ type JobState struct {
 	Optimizers      map[uint32]*TensorRef  `protobuf:"bytes,9,rep,name=optimizers,proto3" json:"optimizers,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by function; optimizer_state keep
 	SharedOptimizer *TensorRef             `protobuf:"bytes,10,opt,name=shared_optimizer,json=sharedOptimizer,proto3" json:"shared_optimizer,omitempty"`                                          // optimizer_state average
 	Momentum        *TensorRef             `protobuf:"bytes,11,opt,name=momentum,proto3" json:"momentum,omitempty"`                                                                               // of the outer optimizer; unset: none yet
+	Residuals       map[uint32]*TensorRef  `protobuf:"bytes,21,rep,name=residuals,proto3" json:"residuals,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`  // by function, with compress: what its last answer lacked
 	Validate        bool                   `protobuf:"varint,12,opt,name=validate,proto3" json:"validate,omitempty"`                                                                              // the model is to be validated next
 	NextCheck       float64                `protobuf:"fixed64,13,opt,name=next_check,json=nextCheck,proto3" json:"next_check,omitempty"`                                                          // epochs after which the next validation is due
 	History         *JobHistory            `protobuf:"bytes,14,opt,name=history,proto3" json:"history,omitempty"`
@@ -305,6 +306,13 @@ func (x *JobState) GetSharedOptimizer() *TensorRef {
 func (x *JobState) GetMomentum() *TensorRef {
 	if x != nil {
 		return x.Momentum
+	}
+	return nil
+}
+
+func (x *JobState) GetResiduals() map[uint32]*TensorRef {
+	if x != nil {
+		return x.Residuals
 	}
 	return nil
 }
@@ -808,7 +816,7 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\vparallelism\x18\x04 \x01(\rR\vparallelism\x12+\n" +
 	"\x11after_incarnation\x18\x06 \x01(\x04R\x10afterIncarnation\x12\x17\n" +
 	"\x04life\x18\x05 \x01(\x04H\x00R\x04life\x88\x01\x01B\a\n" +
-	"\x05_life\"\x99\a\n" +
+	"\x05_life\"\xbb\b\n" +
 	"\bJobState\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x14\n" +
@@ -823,7 +831,8 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"optimizers\x12E\n" +
 	"\x10shared_optimizer\x18\n" +
 	" \x01(\v2\x1a.troupe.messages.TensorRefR\x0fsharedOptimizer\x126\n" +
-	"\bmomentum\x18\v \x01(\v2\x1a.troupe.messages.TensorRefR\bmomentum\x12\x1a\n" +
+	"\bmomentum\x18\v \x01(\v2\x1a.troupe.messages.TensorRefR\bmomentum\x12F\n" +
+	"\tresiduals\x18\x15 \x03(\v2(.troupe.messages.JobState.ResidualsEntryR\tresiduals\x12\x1a\n" +
 	"\bvalidate\x18\f \x01(\bR\bvalidate\x12\x1d\n" +
 	"\n" +
 	"next_check\x18\r \x01(\x01R\tnextCheck\x125\n" +
@@ -836,6 +845,9 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\x06bereft\x18\x14 \x03(\rR\x06bereft\x122\n" +
 	"\x06result\x18\x10 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x1aY\n" +
 	"\x0fOptimizersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05value:\x028\x01\x1aX\n" +
+	"\x0eResidualsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05value:\x028\x01\">\n" +
 	"\bEventEnd\x12 \n" +
@@ -890,7 +902,7 @@ func file_messages_checkpoint_proto_rawDescGZIP() []byte {
 	return file_messages_checkpoint_proto_rawDescData
 }
 
-var file_messages_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_messages_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_messages_checkpoint_proto_goTypes = []any{
 	(*StoredTask)(nil),    // 0: troupe.messages.StoredTask
 	(*StoredRequest)(nil), // 1: troupe.messages.StoredRequest
@@ -902,45 +914,48 @@ var file_messages_checkpoint_proto_goTypes = []any{
 	(*AskState)(nil),      // 7: troupe.messages.AskState
 	(*AskStateReply)(nil), // 8: troupe.messages.AskStateReply
 	nil,                   // 9: troupe.messages.JobState.OptimizersEntry
-	nil,                   // 10: troupe.messages.JobHistory.MetricsEntry
-	(*TrainTask)(nil),     // 11: troupe.messages.TrainTask
-	(*StopJob)(nil),       // 12: troupe.messages.StopJob
-	(*JobRef)(nil),        // 13: troupe.messages.JobRef
-	(*Range)(nil),         // 14: troupe.messages.Range
-	(*TensorRef)(nil),     // 15: troupe.messages.TensorRef
-	(*JobResult)(nil),     // 16: troupe.messages.JobResult
-	(*EpochRecord)(nil),   // 17: troupe.messages.EpochRecord
-	(*WeightedSum)(nil),   // 18: troupe.messages.WeightedSum
+	nil,                   // 10: troupe.messages.JobState.ResidualsEntry
+	nil,                   // 11: troupe.messages.JobHistory.MetricsEntry
+	(*TrainTask)(nil),     // 12: troupe.messages.TrainTask
+	(*StopJob)(nil),       // 13: troupe.messages.StopJob
+	(*JobRef)(nil),        // 14: troupe.messages.JobRef
+	(*Range)(nil),         // 15: troupe.messages.Range
+	(*TensorRef)(nil),     // 16: troupe.messages.TensorRef
+	(*JobResult)(nil),     // 17: troupe.messages.JobResult
+	(*EpochRecord)(nil),   // 18: troupe.messages.EpochRecord
+	(*WeightedSum)(nil),   // 19: troupe.messages.WeightedSum
 }
 var file_messages_checkpoint_proto_depIdxs = []int32{
-	11, // 0: troupe.messages.StoredTask.task:type_name -> troupe.messages.TrainTask
-	12, // 1: troupe.messages.StoredRequest.stop:type_name -> troupe.messages.StopJob
-	13, // 2: troupe.messages.JobState.job:type_name -> troupe.messages.JobRef
-	14, // 3: troupe.messages.JobState.todo:type_name -> troupe.messages.Range
-	15, // 4: troupe.messages.JobState.model:type_name -> troupe.messages.TensorRef
+	12, // 0: troupe.messages.StoredTask.task:type_name -> troupe.messages.TrainTask
+	13, // 1: troupe.messages.StoredRequest.stop:type_name -> troupe.messages.StopJob
+	14, // 2: troupe.messages.JobState.job:type_name -> troupe.messages.JobRef
+	15, // 3: troupe.messages.JobState.todo:type_name -> troupe.messages.Range
+	16, // 4: troupe.messages.JobState.model:type_name -> troupe.messages.TensorRef
 	9,  // 5: troupe.messages.JobState.optimizers:type_name -> troupe.messages.JobState.OptimizersEntry
-	15, // 6: troupe.messages.JobState.shared_optimizer:type_name -> troupe.messages.TensorRef
-	15, // 7: troupe.messages.JobState.momentum:type_name -> troupe.messages.TensorRef
-	5,  // 8: troupe.messages.JobState.history:type_name -> troupe.messages.JobHistory
-	4,  // 9: troupe.messages.JobState.best:type_name -> troupe.messages.Best
-	3,  // 10: troupe.messages.JobState.before:type_name -> troupe.messages.EventEnd
-	16, // 11: troupe.messages.JobState.result:type_name -> troupe.messages.JobResult
-	15, // 12: troupe.messages.Best.model:type_name -> troupe.messages.TensorRef
-	17, // 13: troupe.messages.JobHistory.epochs:type_name -> troupe.messages.EpochRecord
-	17, // 14: troupe.messages.JobHistory.record:type_name -> troupe.messages.EpochRecord
-	17, // 15: troupe.messages.JobHistory.initial:type_name -> troupe.messages.EpochRecord
-	10, // 16: troupe.messages.JobHistory.metrics:type_name -> troupe.messages.JobHistory.MetricsEntry
-	2,  // 17: troupe.messages.KeepState.state:type_name -> troupe.messages.JobState
-	13, // 18: troupe.messages.AskState.job:type_name -> troupe.messages.JobRef
-	13, // 19: troupe.messages.AskStateReply.job:type_name -> troupe.messages.JobRef
-	2,  // 20: troupe.messages.AskStateReply.state:type_name -> troupe.messages.JobState
-	15, // 21: troupe.messages.JobState.OptimizersEntry.value:type_name -> troupe.messages.TensorRef
-	18, // 22: troupe.messages.JobHistory.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	16, // 6: troupe.messages.JobState.shared_optimizer:type_name -> troupe.messages.TensorRef
+	16, // 7: troupe.messages.JobState.momentum:type_name -> troupe.messages.TensorRef
+	10, // 8: troupe.messages.JobState.residuals:type_name -> troupe.messages.JobState.ResidualsEntry
+	5,  // 9: troupe.messages.JobState.history:type_name -> troupe.messages.JobHistory
+	4,  // 10: troupe.messages.JobState.best:type_name -> troupe.messages.Best
+	3,  // 11: troupe.messages.JobState.before:type_name -> troupe.messages.EventEnd
+	17, // 12: troupe.messages.JobState.result:type_name -> troupe.messages.JobResult
+	16, // 13: troupe.messages.Best.model:type_name -> troupe.messages.TensorRef
+	18, // 14: troupe.messages.JobHistory.epochs:type_name -> troupe.messages.EpochRecord
+	18, // 15: troupe.messages.JobHistory.record:type_name -> troupe.messages.EpochRecord
+	18, // 16: troupe.messages.JobHistory.initial:type_name -> troupe.messages.EpochRecord
+	11, // 17: troupe.messages.JobHistory.metrics:type_name -> troupe.messages.JobHistory.MetricsEntry
+	2,  // 18: troupe.messages.KeepState.state:type_name -> troupe.messages.JobState
+	14, // 19: troupe.messages.AskState.job:type_name -> troupe.messages.JobRef
+	14, // 20: troupe.messages.AskStateReply.job:type_name -> troupe.messages.JobRef
+	2,  // 21: troupe.messages.AskStateReply.state:type_name -> troupe.messages.JobState
+	16, // 22: troupe.messages.JobState.OptimizersEntry.value:type_name -> troupe.messages.TensorRef
+	16, // 23: troupe.messages.JobState.ResidualsEntry.value:type_name -> troupe.messages.TensorRef
+	19, // 24: troupe.messages.JobHistory.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_messages_checkpoint_proto_init() }
@@ -962,7 +977,7 @@ func file_messages_checkpoint_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_checkpoint_proto_rawDesc), len(file_messages_checkpoint_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

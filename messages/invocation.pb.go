@@ -44,6 +44,7 @@ type RoundPlan struct {
 	WantOptimizer   bool                   `protobuf:"varint,16,opt,name=want_optimizer,json=wantOptimizer,proto3" json:"want_optimizer,omitempty"`                                 // the optimizer state is part of the answer
 	FunctionVersion string                 `protobuf:"bytes,17,opt,name=function_version,json=functionVersion,proto3" json:"function_version,omitempty"`                            // of a user's program; empty: a built-in
 	Env             map[string]string      `protobuf:"bytes,18,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // environment of a user's program
+	Compress        string                 `protobuf:"bytes,19,opt,name=compress,proto3" json:"compress,omitempty"`                                                                 // TASK_TRAIN: how the answer is encoded, against model; "": none
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -204,6 +205,13 @@ func (x *RoundPlan) GetEnv() map[string]string {
 	return nil
 }
 
+func (x *RoundPlan) GetCompress() string {
+	if x != nil {
+		return x.Compress
+	}
+	return ""
+}
+
 // Invoke (command) runs one attempt. TrainJob to its FunctionInvoker, which
 // sends it to the FunctionHost and repeats it, once a second, for as long as it
 // waits: so it is also the lease of the attempt, which a host cancels when no
@@ -217,6 +225,7 @@ type Invoke struct {
 	Ranges        []*Range               `protobuf:"bytes,4,rep,name=ranges,proto3" json:"ranges,omitempty"`       // the assignment, in training order
 	Seed          uint64                 `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`          // of the function's random draws
 	Optimizer     *TensorRef             `protobuf:"bytes,6,opt,name=optimizer,proto3" json:"optimizer,omitempty"` // state to start from; unset: none
+	Residual      *TensorRef             `protobuf:"bytes,7,opt,name=residual,proto3" json:"residual,omitempty"`   // what the function's last encoded answer lacked; unset: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -293,6 +302,13 @@ func (x *Invoke) GetOptimizer() *TensorRef {
 	return nil
 }
 
+func (x *Invoke) GetResidual() *TensorRef {
+	if x != nil {
+		return x.Residual
+	}
+	return nil
+}
+
 // InvokeAccepted (event) says that a host has an attempt. FunctionHost to
 // FunctionInvoker, in answer to each Invoke of an attempt that has not ended.
 type InvokeAccepted struct {
@@ -363,6 +379,7 @@ type Invoked struct {
 	Metrics       map[string]*WeightedSum `protobuf:"bytes,10,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what the function logged by name
 	NoLoss        bool                    `protobuf:"varint,11,opt,name=no_loss,json=noLoss,proto3" json:"no_loss,omitempty"`                                                              // TASK_TRAIN: the function does not say its loss, which is 0 here
 	Warnings      []string                `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`                                                                         // for a person, about the function; the job tells each once
+	Residual      *TensorRef              `protobuf:"bytes,13,opt,name=residual,proto3" json:"residual,omitempty"`                                                                         // what model lacks of what the function answered; unset: it is not encoded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -477,6 +494,13 @@ func (x *Invoked) GetNoLoss() bool {
 func (x *Invoked) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *Invoked) GetResidual() *TensorRef {
+	if x != nil {
+		return x.Residual
 	}
 	return nil
 }
@@ -943,7 +967,7 @@ var File_messages_invocation_proto protoreflect.FileDescriptor
 
 const file_messages_invocation_proto_rawDesc = "" +
 	"\n" +
-	"\x19messages/invocation.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\"\x84\x06\n" +
+	"\x19messages/invocation.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\"\xa0\x06\n" +
 	"\tRoundPlan\x12#\n" +
 	"\rfunction_name\x18\x01 \x01(\tR\ffunctionName\x12\x18\n" +
 	"\adataset\x18\x02 \x01(\tR\adataset\x12%\n" +
@@ -967,23 +991,25 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\x05chaos\x18\x0f \x01(\v2\x1a.troupe.messages.ChaosPlanR\x05chaos\x12%\n" +
 	"\x0ewant_optimizer\x18\x10 \x01(\bR\rwantOptimizer\x12)\n" +
 	"\x10function_version\x18\x11 \x01(\tR\x0ffunctionVersion\x125\n" +
-	"\x03env\x18\x12 \x03(\v2#.troupe.messages.RoundPlan.EnvEntryR\x03env\x1a7\n" +
+	"\x03env\x18\x12 \x03(\v2#.troupe.messages.RoundPlan.EnvEntryR\x03env\x12\x1a\n" +
+	"\bcompress\x18\x13 \x01(\tR\bcompress\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x81\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x02\n" +
 	"\x06Invoke\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
 	"\x04plan\x18\x03 \x01(\v2\x1a.troupe.messages.RoundPlanR\x04plan\x12.\n" +
 	"\x06ranges\x18\x04 \x03(\v2\x16.troupe.messages.RangeR\x06ranges\x12\x12\n" +
 	"\x04seed\x18\x05 \x01(\x04R\x04seed\x128\n" +
-	"\toptimizer\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\toptimizer\"a\n" +
+	"\toptimizer\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\toptimizer\x126\n" +
+	"\bresidual\x18\a \x01(\v2\x1a.troupe.messages.TensorRefR\bresidual\"a\n" +
 	"\x0eInvokeAccepted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
-	"\arunning\x18\x02 \x01(\bR\arunning\"\xa2\x04\n" +
+	"\arunning\x18\x02 \x01(\bR\arunning\"\xda\x04\n" +
 	"\aInvoked\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x120\n" +
 	"\x05model\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x128\n" +
@@ -998,7 +1024,8 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\ametrics\x18\n" +
 	" \x03(\v2%.troupe.messages.Invoked.MetricsEntryR\ametrics\x12\x17\n" +
 	"\ano_loss\x18\v \x01(\bR\x06noLoss\x12\x1a\n" +
-	"\bwarnings\x18\f \x03(\tR\bwarnings\x1aX\n" +
+	"\bwarnings\x18\f \x03(\tR\bwarnings\x126\n" +
+	"\bresidual\x18\r \x01(\v2\x1a.troupe.messages.TensorRefR\bresidual\x1aX\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
 	"\x05value\x18\x02 \x01(\v2\x1c.troupe.messages.WeightedSumR\x05value:\x028\x01\"7\n" +
@@ -1077,26 +1104,28 @@ var file_messages_invocation_proto_depIdxs = []int32{
 	0,  // 5: troupe.messages.Invoke.plan:type_name -> troupe.messages.RoundPlan
 	18, // 6: troupe.messages.Invoke.ranges:type_name -> troupe.messages.Range
 	15, // 7: troupe.messages.Invoke.optimizer:type_name -> troupe.messages.TensorRef
-	17, // 8: troupe.messages.InvokeAccepted.attempt:type_name -> troupe.messages.AttemptRef
-	17, // 9: troupe.messages.Invoked.attempt:type_name -> troupe.messages.AttemptRef
-	15, // 10: troupe.messages.Invoked.model:type_name -> troupe.messages.TensorRef
-	15, // 11: troupe.messages.Invoked.optimizer:type_name -> troupe.messages.TensorRef
-	14, // 12: troupe.messages.Invoked.metrics:type_name -> troupe.messages.Invoked.MetricsEntry
-	17, // 13: troupe.messages.InvokeFailed.attempt:type_name -> troupe.messages.AttemptRef
-	19, // 14: troupe.messages.InvokeFailed.failure:type_name -> troupe.messages.Failure
-	17, // 15: troupe.messages.CancelInvocation.attempt:type_name -> troupe.messages.AttemptRef
-	17, // 16: troupe.messages.FunctionStarted.attempt:type_name -> troupe.messages.AttemptRef
-	3,  // 17: troupe.messages.FunctionFinished.answer:type_name -> troupe.messages.Invoked
-	17, // 18: troupe.messages.FunctionLost.attempt:type_name -> troupe.messages.AttemptRef
-	19, // 19: troupe.messages.FunctionLost.failure:type_name -> troupe.messages.Failure
-	17, // 20: troupe.messages.ReleaseTensors.step:type_name -> troupe.messages.AttemptRef
-	20, // 21: troupe.messages.ReleaseTensorsReply.job:type_name -> troupe.messages.JobRef
-	4,  // 22: troupe.messages.Invoked.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	15, // 8: troupe.messages.Invoke.residual:type_name -> troupe.messages.TensorRef
+	17, // 9: troupe.messages.InvokeAccepted.attempt:type_name -> troupe.messages.AttemptRef
+	17, // 10: troupe.messages.Invoked.attempt:type_name -> troupe.messages.AttemptRef
+	15, // 11: troupe.messages.Invoked.model:type_name -> troupe.messages.TensorRef
+	15, // 12: troupe.messages.Invoked.optimizer:type_name -> troupe.messages.TensorRef
+	14, // 13: troupe.messages.Invoked.metrics:type_name -> troupe.messages.Invoked.MetricsEntry
+	15, // 14: troupe.messages.Invoked.residual:type_name -> troupe.messages.TensorRef
+	17, // 15: troupe.messages.InvokeFailed.attempt:type_name -> troupe.messages.AttemptRef
+	19, // 16: troupe.messages.InvokeFailed.failure:type_name -> troupe.messages.Failure
+	17, // 17: troupe.messages.CancelInvocation.attempt:type_name -> troupe.messages.AttemptRef
+	17, // 18: troupe.messages.FunctionStarted.attempt:type_name -> troupe.messages.AttemptRef
+	3,  // 19: troupe.messages.FunctionFinished.answer:type_name -> troupe.messages.Invoked
+	17, // 20: troupe.messages.FunctionLost.attempt:type_name -> troupe.messages.AttemptRef
+	19, // 21: troupe.messages.FunctionLost.failure:type_name -> troupe.messages.Failure
+	17, // 22: troupe.messages.ReleaseTensors.step:type_name -> troupe.messages.AttemptRef
+	20, // 23: troupe.messages.ReleaseTensorsReply.job:type_name -> troupe.messages.JobRef
+	4,  // 24: troupe.messages.Invoked.MetricsEntry.value:type_name -> troupe.messages.WeightedSum
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_messages_invocation_proto_init() }

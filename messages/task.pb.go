@@ -216,6 +216,7 @@ type TrainOptions struct {
 	OnBadSamples       string                 `protobuf:"bytes,28,opt,name=on_bad_samples,json=onBadSamples,proto3" json:"on_bad_samples,omitempty"`                                                                            // fail, drop; "": fail
 	CheckpointEveryMs  uint64                 `protobuf:"varint,29,opt,name=checkpoint_every_ms,json=checkpointEveryMs,proto3" json:"checkpoint_every_ms,omitempty"`                                                            // 0: auto
 	RequireLabels      map[string]string      `protobuf:"bytes,30,rep,name=require_labels,json=requireLabels,proto3" json:"require_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // that a node must have to run functions of the job
+	Compress           string                 `protobuf:"bytes,31,opt,name=compress,proto3" json:"compress,omitempty"`                                                                                                          // none, int8: how answers are encoded; "": none
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -460,6 +461,13 @@ func (x *TrainOptions) GetRequireLabels() map[string]string {
 	return nil
 }
 
+func (x *TrainOptions) GetCompress() string {
+	if x != nil {
+		return x.Compress
+	}
+	return ""
+}
+
 // ChaosPlan breaks functions on purpose: shares in [0, 1] of the attempts.
 // Whether an attempt is broken depends on (seed, epoch, round, function,
 // attempt) only.
@@ -602,7 +610,7 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x10function_version\x18\v \x01(\tR\x0ffunctionVersion\x12\x1d\n" +
 	"\n" +
 	"model_type\x18\x0e \x01(\tR\tmodelType\x12\x12\n" +
-	"\x04node\x18\x0f \x01(\tR\x04node\"\xb5\n" +
+	"\x04node\x18\x0f \x01(\tR\x04node\"\xd1\n" +
 	"\n" +
 	"\fTrainOptions\x12/\n" +
 	"\x13default_parallelism\x18\x01 \x01(\rR\x12defaultParallelism\x12'\n" +
@@ -635,7 +643,8 @@ const file_messages_task_proto_rawDesc = "" +
 	"\x06backup\x18\x1b \x01(\bH\x02R\x06backup\x88\x01\x01\x12$\n" +
 	"\x0eon_bad_samples\x18\x1c \x01(\tR\fonBadSamples\x12.\n" +
 	"\x13checkpoint_every_ms\x18\x1d \x01(\x04R\x11checkpointEveryMs\x12W\n" +
-	"\x0erequire_labels\x18\x1e \x03(\v20.troupe.messages.TrainOptions.RequireLabelsEntryR\rrequireLabels\x1a7\n" +
+	"\x0erequire_labels\x18\x1e \x03(\v20.troupe.messages.TrainOptions.RequireLabelsEntryR\rrequireLabels\x12\x1a\n" +
+	"\bcompress\x18\x1f \x01(\tR\bcompress\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/tensor"
 )
 
 // finish takes the answer of an open attempt and reports whether it counts:
@@ -56,12 +57,20 @@ func (s *state) acceptable(a *assignment, answer *messages.Invoked) error {
 	switch {
 	case task != messages.Task_TASK_VALIDATE && answer.GetModel() == nil:
 		return fault.New("train.accept", fault.Rejected, "the answer has no model")
+	case (answer.GetResidual() != nil) != encodes(s.step.plan):
+		return fault.New("train.accept", fault.Rejected, "the answer is not encoded as compress %q says", s.step.plan.GetCompress())
 	case task != messages.Task_TASK_INIT && answer.GetSamples() != a.samples:
 		return fault.New("train.accept", fault.Rejected, "the answer counts %d samples of an assignment of %d", answer.GetSamples(), a.samples)
 	case math.IsNaN(answer.GetLoss()) || math.IsInf(answer.GetLoss(), 0):
 		return fault.New("train.accept", fault.Rejected, "the loss is %v", answer.GetLoss())
 	}
 	return nil
+}
+
+// encodes reports whether the answers of a step are to come with residuals.
+func encodes(plan *messages.RoundPlan) bool {
+	encoding, err := tensor.ParseEncoding(plan.GetCompress())
+	return err == nil && encoding != tensor.Plain
 }
 
 // failed is an attempt's failure, as it reaches the job.

@@ -15,6 +15,7 @@ type assignment struct {
 	samples   uint64
 	seed      uint64
 	optimizer *messages.TensorRef // to start from; nil: none
+	residual  *messages.TensorRef // what the function's last answer lacked; nil: nothing
 	home      string              // the node where it should run, for what lies there; "": any
 
 	begun    uint32     // attempts so far; the latest has this number

@@ -159,11 +159,11 @@ func (s *state) reopened() {
 	s.history.undropped(samples)
 }
 
-// forgetState has an assignment start from no optimizer state, once nothing of it
-// runs, if the one that it was to start from is gone, or could not be had twice.
-// The history names it.
+// forgetState has an assignment start from no optimizer state, and no residual,
+// once nothing of it runs, if the one that it was to start from is gone, or could
+// not be had twice. The history names it.
 func (s *state) forgetState(a *assignment, f failed) {
-	if a.optimizer == nil || len(a.open) > 0 || f.attempt.GetTask() != messages.Task_TASK_TRAIN {
+	if len(a.open) > 0 || f.attempt.GetTask() != messages.Task_TASK_TRAIN {
 		return
 	}
 	missed := 0
@@ -172,13 +172,15 @@ func (s *state) forgetState(a *assignment, f failed) {
 			missed++
 		}
 	}
-	if s.lostAll(a.optimizer.GetNode()) || missed > 1 {
-		a.optimizer, a.home = nil, ""
-		s.history.freshOptimizer(f.attempt.GetFunction())
+	for _, ref := range []**messages.TensorRef{&a.optimizer, &a.residual} {
+		if *ref != nil && (s.lostAll((*ref).GetNode()) || missed > 1) {
+			*ref, a.home = nil, ""
+			s.history.freshOptimizer(f.attempt.GetFunction())
+		}
 	}
 }
 
-// forsake forgets the optimizer states that went with their nodes: for functions
+// forsake forgets the optimizer states and residuals that went with their nodes: for functions
 // that have yet to run, for rounds to come, and for whoever goes on with the job.
 func (s *state) forsake() {
 	if len(s.size.GetGone()) == 0 {
@@ -193,10 +195,12 @@ func (s *state) forsake() {
 			}
 		}
 	}
-	for function, ref := range s.optimizers {
-		if s.lostAll(ref.GetNode()) {
-			delete(s.optimizers, function)
-			s.bereft[function] = true
+	for _, refs := range []perFunction{s.optimizers, s.residuals} {
+		for function, ref := range refs {
+			if s.lostAll(ref.GetNode()) {
+				delete(refs, function)
+				s.bereft[function] = true
+			}
 		}
 	}
 	s.unmark(s.lostAll)

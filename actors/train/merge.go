@@ -63,6 +63,9 @@ func (w *mergeWork) make(m *merged) error {
 		return err
 	}
 	plan := tensor.Plan{Strategy: strategy, Clip: w.clip}
+	if plan.Encoding, err = tensor.ParseEncoding(w.step.plan.GetCompress()); err != nil {
+		return err
+	}
 	for _, from := range []struct {
 		ref    *messages.TensorRef
 		source *tensor.Source

@@ -14,13 +14,18 @@ func keeping(how string) func(*messages.TrainTask) {
 
 // optimizers returns the value of the state that each invocation starts from,
 // -1 for none.
-func (s *stage) optimizers(invs []*messages.Invoke) (out []float32) {
+func (s *stage) optimizers(invs []*messages.Invoke) []float32 {
+	return s.valuesOf(invs, (*messages.Invoke).GetOptimizer)
+}
+
+// valuesOf returns the value of a tensor of each invocation, -1 for none.
+func (s *stage) valuesOf(invs []*messages.Invoke, of func(*messages.Invoke) *messages.TensorRef) (out []float32) {
 	for _, inv := range invs {
-		if inv.GetOptimizer() == nil {
+		if of(inv) == nil {
 			out = append(out, -1)
 			continue
 		}
-		out = append(out, s.value(inv.GetOptimizer()))
+		out = append(out, s.value(of(inv)))
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"time"
 
@@ -151,7 +150,9 @@ func (w *restoreWork) keyOf(t TensorPlace) string {
 // trimmed returns a state of its own without what no function will start from.
 func (w *restoreWork) trimmed(st *messages.JobState) *messages.JobState {
 	st = proto.CloneOf(st)
-	maps.DeleteFunc(st.GetOptimizers(), func(function uint32, _ *messages.TensorRef) bool { return function >= w.n })
+	for _, refs := range byFunction(st) {
+		refs.leave(w.n)
+	}
 	return st
 }
 

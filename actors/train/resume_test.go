@@ -27,6 +27,7 @@ type told struct {
 	version   uint64
 	model     float32
 	optimizer float32
+	residual  float32
 	order     uint64
 }
 
@@ -44,12 +45,13 @@ func (s *stage) course() (map[string]told, *messages.JobResult) {
 			d := told{
 				seed: inv.GetSeed(), spans: spans(inv), n: plan.GetParallelism(), lr: plan.GetLr(),
 				version: plan.GetModelVersion(), optimizer: s.optimizers([]*messages.Invoke{inv})[0], order: plan.GetOrderSeed(),
+				residual: s.residuals([]*messages.Invoke{inv})[0],
 			}
 			if plan.GetModel() != nil {
 				d.model = s.value(plan.GetModel())
 			}
 			all[fmt.Sprintf("epoch %d, round %d, %v, function %d", at.GetEpoch(), at.GetRound(), at.GetTask(), at.GetFunction())] = d
-			value := d.model/2 + d.optimizer/64 + float32(d.seed%97) + float32(at.GetFunction())
+			value := d.model/2 + d.optimizer/64 + d.residual/32 + float32(d.seed%97) + float32(at.GetFunction())
 			a := s.answer(inv, value)
 			a.Loss = float64(value) + float64(d.version)
 			a.Metrics = map[string]*messages.WeightedSum{"m": {Sum: float64(value), Weight: 2}}
@@ -138,6 +140,7 @@ func TestAnyStateGoesOnAsIfNothingHadBeen(t *testing.T) {
 			o.ValidateEvery = []float64{1, 0.4, 2, -1}[draw.IntN(4)]
 			o.LrScale, o.Warmup = []string{"none", "linear"}[draw.IntN(2)], []float64{0, 1.5}[draw.IntN(2)]
 			o.Seed = draw.Uint64()
+			o.Compress = []string{"none", "int8"}[draw.IntN(2)]
 
 			k := &keeper{}
 			first := newStageFrom(t, seed, sizeOf(1, n, 4), task, &vault{}, nil, answersSizes, k.listen)

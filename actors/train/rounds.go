@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -56,21 +57,22 @@ func (s *state) beginRound(now time.Time) {
 	n, k := s.parallelism(), s.opts.GetK()
 	parts, rest := cut(s.todo, uint64(n), uint64(max(k, 0)), uint64(s.task.GetBatchSize()), k < 0)
 	s.todo = rest
-	maps.DeleteFunc(s.optimizers, func(function uint32, _ *messages.TensorRef) bool { return function >= n })
+	s.optimizers.leave(n)
+	s.residuals.leave(n)
 	maps.DeleteFunc(s.bereft, func(function uint32, _ bool) bool { return function >= n })
 	ref := &messages.AttemptRef{Job: s.ref, Epoch: s.epoch, Round: s.round, Task: messages.Task_TASK_TRAIN}
 	s.step = newStep(ref, s.plan(ref.GetTask()), parts, now)
 	for i, a := range s.step.work {
 		function := uint32(i)
 		a.seed = derive(s.opts.GetSeed(), drawFunction, s.epoch, s.round, function)
-		a.optimizer = s.optimizerFor(function)
-		s.step.stay(function, s.optimizers[function].GetNode())
+		a.optimizer, a.residual = s.optimizerFor(function), s.kept(s.residuals, function)
+		delete(s.bereft, function)
+		s.step.stay(function, cmp.Or(s.optimizers[function].GetNode(), s.residuals[function].GetNode()))
 	}
 	s.history.beginRound(n)
 }
 
-// optimizerFor returns the state that a function starts from, and notes when a
-// function lacks the one it should have.
+// optimizerFor returns the state that a function starts from.
 func (s *state) optimizerFor(function uint32) *messages.TensorRef {
 	switch s.opts.GetOptimizerState() {
 	case "reset":
@@ -78,12 +80,17 @@ func (s *state) optimizerFor(function uint32) *messages.TensorRef {
 	case "average":
 		return s.shared
 	}
-	kept, ok := s.optimizers[function]
-	if !ok && (len(s.optimizers) > 0 || s.bereft[function]) {
+	return s.kept(s.optimizers, function)
+}
+
+// kept returns what there is of a function's last answer, and notes when there is
+// none that there should be.
+func (s *state) kept(of perFunction, function uint32) *messages.TensorRef {
+	ref, ok := of[function]
+	if !ok && (len(of) > 0 || s.bereft[function]) {
 		s.history.freshOptimizer(function)
 	}
-	delete(s.bereft, function)
-	return kept
+	return ref
 }
 
 // plan is what the invocations of the step that begins now share.
@@ -112,6 +119,7 @@ func (s *state) plan(task messages.Task) *messages.RoundPlan {
 		p.OrderSeed = derive(s.opts.GetSeed(), drawOrder, s.epoch, 0, 0)
 		p.Chaos = s.opts.GetChaos()
 		p.WantOptimizer = s.opts.GetOptimizerState() != "reset"
+		p.Compress = s.opts.GetCompress()
 	case messages.Task_TASK_VALIDATE:
 		p.OrderSize = s.task.GetTestSamples()
 	}
@@ -193,6 +201,9 @@ func (s *state) merged(m *merged, now time.Time) {
 		if s.opts.GetOptimizerState() == "keep" && a.GetOptimizer() != nil {
 			s.optimizers[a.GetAttempt().GetFunction()] = a.GetOptimizer()
 		}
+		if a.GetResidual() != nil {
+			s.residuals[a.GetAttempt().GetFunction()] = a.GetResidual()
+		}
 	}
 	round := s.history.merged(answers, now)
 	s.emit(&messages.JobEvent{What: &messages.JobEvent_RoundMerged{RoundMerged: &messages.RoundMerged{
@@ -235,8 +246,10 @@ func (s *state) keep() []string {
 			keys = append(keys, ref.GetKey())
 		}
 	}
-	for _, ref := range s.optimizers {
-		keys = append(keys, ref.GetKey())
+	for _, refs := range []perFunction{s.optimizers, s.residuals} {
+		for _, ref := range refs {
+			keys = append(keys, ref.GetKey())
+		}
 	}
 	return keys
 }

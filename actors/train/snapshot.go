@@ -18,7 +18,8 @@ func (s *state) mark(now time.Time) {
 		Job: s.ref, TimeMs: now.UnixMilli(), Epoch: s.epoch, Round: s.round, Todo: s.todo.message(),
 		Parallelism:  s.parallelism(),
 		ModelVersion: s.version, Model: s.model, Optimizers: maps.Clone(s.optimizers), SharedOptimizer: s.shared, Momentum: s.momentum,
-		Best: s.best, EndedEarly: s.early, Bereft: bereftOf(s.bereft),
+		Residuals: maps.Clone(s.residuals),
+		Best:      s.best, EndedEarly: s.early, Bereft: sorted(s.bereft),
 		Validate: s.validate, NextCheck: s.nextCheck, History: s.history.snapshot(now),
 		Events: s.emitted, Before: s.before,
 	}
@@ -31,8 +32,9 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	s.version, s.model, s.shared = from.GetModelVersion(), from.GetModel(), from.GetSharedOptimizer()
 	s.momentum = from.GetMomentum()
 	s.best, s.early = from.GetBest(), from.GetEndedEarly()
-	s.optimizers = map[uint32]*messages.TensorRef{}
+	s.optimizers, s.residuals = perFunction{}, perFunction{}
 	maps.Copy(s.optimizers, from.GetOptimizers())
+	maps.Copy(s.residuals, from.GetResiduals())
 	for _, function := range from.GetBereft() {
 		s.bereft[function] = true
 	}

@@ -224,6 +224,9 @@ func (s *stage) answer(inv *messages.Invoke, value float32) *messages.Invoked {
 		}
 	}
 	a.Model = s.tensors(inv.GetAttempt(), "model", value)
+	if inv.GetPlan().GetCompress() == "int8" {
+		s.compress(inv, a, value)
+	}
 	return a
 }
 

@@ -30,7 +30,8 @@ type state struct {
 
 	model      *messages.TensorRef            // the reference model; nil before init
 	version    uint64                         // merges since init
-	optimizers map[uint32]*messages.TensorRef // of the last accepted answer, by function
+	optimizers perFunction                    // of the last accepted answer, by function
+	residuals  perFunction                    // what that answer lacks, where answers are encoded
 	bereft     map[uint32]bool                // functions whose state went with its node
 	shared     *messages.TensorRef            // the merged one, with optimizer_state average
 	momentum   *messages.TensorRef            // of the outer optimizer; nil: none yet, or there is none
@@ -70,7 +71,8 @@ func newState(node string, ref *messages.JobRef, start *messages.StartJob) *stat
 		task:       start.GetTask(),
 		opts:       start.GetTask().GetOptions(),
 		size:       start.GetSize(),
-		optimizers: map[uint32]*messages.TensorRef{},
+		optimizers: perFunction{},
+		residuals:  perFunction{},
 		bereft:     map[uint32]bool{},
 		paces:      paces{},
 		warned:     map[string]bool{},

@@ -78,7 +78,7 @@ func (s *step) begin(a *assignment, function uint32, node string) *attempt {
 			Job: s.ref.GetJob(), Epoch: s.ref.GetEpoch(), Round: s.ref.GetRound(), Task: s.ref.GetTask(),
 			Function: function, Attempt: a.begun,
 		},
-		Node: node, Plan: s.plan, Ranges: a.ranges.message(), Seed: a.seed, Optimizer: a.optimizer,
+		Node: node, Plan: s.plan, Ranges: a.ranges.message(), Seed: a.seed, Optimizer: a.optimizer, Residual: a.residual,
 	}}
 	a.open = append(a.open, t)
 	return t

@@ -8,6 +8,20 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
+// perFunction is what is kept of functions' last accepted answers, by function.
+type perFunction map[uint32]*messages.TensorRef
+
+// leave drops what is of functions that a size of n has no work for.
+func (p perFunction) leave(n uint32) {
+	maps.DeleteFunc(p, func(function uint32, _ *messages.TensorRef) bool { return function >= n })
+}
+
+// byFunction is what a state has of each function: optimizer states and residuals.
+// They are the state's own.
+func byFunction(st *messages.JobState) [2]perFunction {
+	return [2]perFunction{st.GetOptimizers(), st.GetResiduals()}
+}
+
 // TensorPlace is a place in a JobState that names a tensor. Within one
 // incarnation of a job the same name means the same bytes.
 type TensorPlace struct {
@@ -32,8 +46,10 @@ func Tensors(st *messages.JobState) []TensorPlace {
 	} else {
 		add(st.GetModel(), func(r *messages.TensorRef) { st.Model = r }, "model-%d", version)
 	}
-	for _, function := range slices.Sorted(maps.Keys(st.GetOptimizers())) {
-		add(st.GetOptimizers()[function], func(r *messages.TensorRef) { st.Optimizers[function] = r }, "optimizer-%d-%d", version, function)
+	for i, refs := range byFunction(st) {
+		for _, function := range slices.Sorted(maps.Keys(refs)) {
+			add(refs[function], func(r *messages.TensorRef) { refs[function] = r }, [...]string{"optimizer", "residual"}[i]+"-%d-%d", version, function)
+		}
 	}
 	add(st.GetSharedOptimizer(), func(r *messages.TensorRef) { st.SharedOptimizer = r }, "optimizer-%d", version)
 	add(st.GetMomentum(), func(r *messages.TensorRef) { st.Momentum = r }, "momentum-%d", version)

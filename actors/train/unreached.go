@@ -63,7 +63,7 @@ func (j *job) leaveOut(u *unreached) bool {
 	if len(functions) == 0 {
 		return false
 	}
-	j.state.warn(fmt.Sprintf("node %q does not give the optimizer states that lie there: %v; what is kept of the job goes without them: resumed from that, functions %s start from none",
+	j.state.warn(fmt.Sprintf("node %q does not give the states of functions that lie there: %v; what is kept of the job goes without them: resumed from that, functions %s start from none",
 		u.node, u.err, listed(functions)))
 	return true
 }
@@ -71,25 +71,28 @@ func (j *job) leaveOut(u *unreached) bool {
 // unmark takes the states on nodes of a kind out of the point from which the job
 // would go on, and returns whose they are.
 func (s *state) unmark(is func(node string) bool) (functions []uint32) {
-	for function, ref := range s.marked.GetOptimizers() {
-		if is(ref.GetNode()) {
-			functions = append(functions, function)
+	whose := map[uint32]bool{}
+	for _, refs := range byFunction(s.marked) {
+		for function, ref := range refs {
+			if is(ref.GetNode()) {
+				whose[function] = true
+			}
 		}
 	}
-	if len(functions) == 0 {
+	if len(whose) == 0 {
 		return nil
 	}
-	slices.Sort(functions)
 	s.marked = proto.CloneOf(s.marked)
-	for _, function := range functions {
-		delete(s.marked.GetOptimizers(), function)
+	for _, refs := range byFunction(s.marked) {
+		maps.DeleteFunc(refs, func(_ uint32, ref *messages.TensorRef) bool { return is(ref.GetNode()) })
 	}
+	functions = sorted(whose)
 	s.marked.Bereft = slices.Compact(slices.Sorted(slices.Values(append(s.marked.GetBereft(), functions...))))
 	return functions
 }
 
-// bereftOf returns a set of functions in their order.
-func bereftOf(set map[uint32]bool) []uint32 { return slices.Sorted(maps.Keys(set)) }
+// sorted returns a set of functions in their order.
+func sorted(set map[uint32]bool) []uint32 { return slices.Sorted(maps.Keys(set)) }
 
 // mostListed bounds how many functions a text names.
 const mostListed = 10

@@ -27,7 +27,7 @@ func TestACheckpointDoesWithoutWhatANodeDoesNotGive(t *testing.T) {
 	s.next()
 	s.sim.Advance(3 * time.Second)
 	require.Len(t, s.warnings(), 1)
-	require.Contains(t, s.warnings()[0], `node "n2" does not give the optimizer states that lie there`)
+	require.Contains(t, s.warnings()[0], `node "n2" does not give the states of functions that lie there`)
 	require.Contains(t, s.warnings()[0], "functions 1 start from none")
 	last := s.vault.last()
 	require.EqualValues(t, 1, last.GetModelVersion())
