@@ -28,13 +28,13 @@ type state struct {
 	step    *step  // functions that run; nil while nothing does
 	merging *step  // the round whose answers are being merged, or the init whose answer is being adopted
 
-	model      *messages.TensorRef            // the reference model; nil before init
-	version    uint64                         // merges since init
-	optimizers perFunction                    // of the last accepted answer, by function
-	residuals  perFunction                    // what that answer lacks, where answers are encoded
-	bereft     map[uint32]bool                // functions whose state went with its node
-	shared     *messages.TensorRef            // the merged one, with optimizer_state average
-	momentum   *messages.TensorRef            // of the outer optimizer; nil: none yet, or there is none
+	model      *messages.TensorRef // the reference model; nil before init
+	version    uint64              // merges since init
+	optimizers perFunction         // of the last accepted answer, by function
+	residuals  perFunction         // what that answer lacks, where answers are encoded
+	bereft     map[uint32]bool     // functions whose state went with its node
+	shared     *messages.TensorRef // the merged one, with optimizer_state average
+	momentum   *messages.TensorRef // of the outer optimizer; nil: none yet, or there is none
 
 	best    *messages.Best // of what was validated so far; nil: nothing was
 	early   string         // why training ends before its last epoch; "": it does not
