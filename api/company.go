@@ -165,6 +165,9 @@ type Node struct {
 	Version string            `json:"version"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Roles   []string          `json:"roles,omitempty"`
+	// SharesStore says that it works on the bucket itself, and not through the node
+	// that leads.
+	SharesStore bool `json:"shares_store"`
 	// Alive is false for a node that does not answer, and has not been given up.
 	Alive    bool   `json:"alive"`
 	LastSeen string `json:"last_seen,omitempty"` // RFC 3339, when it last answered

@@ -52,12 +52,11 @@ type Config struct {
 	Waits func(why error)
 
 	// What the others are told of this node. It must fit into 512 bytes: Invalid.
-	HTTP        string            // URL of its API, "" where it has none
-	Roles       []string          // what it does
-	Slots       uint32            // functions that it runs at once
-	Labels      map[string]string // of --node-label
-	Version     string            // of troupe
-	SharesStore bool              // it works on the leader's bucket itself
+	HTTP    string            // URL of its API, "" where it has none
+	Roles   []string          // what it does
+	Slots   uint32            // functions that it runs at once
+	Labels  map[string]string // of --node-label
+	Version string            // of troupe
 }
 
 // Cluster is this node's part in a cluster. It is safe for concurrent use.
@@ -120,12 +119,12 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c.table = newTable(c.Self(), leads)
 	c.facts = &messages.NodeFacts{
 		Boot: c.boot, Protocol: Protocol, Version: config.Version, Http: config.HTTP, Roles: config.Roles, Slots: config.Slots,
-		Labels: config.Labels, Leader: leads, SharesStore: config.SharesStore, Remoting: "[2001:db8:1234:1234:1234:1234:1234:1234]:65535",
+		Labels: config.Labels, Leader: leads, SharesStore: true, Remoting: "[2001:db8:1234:1234:1234:1234:1234:1234]:65535",
 	}
 	if n := proto.Size(c.facts) + 2; n > maxFacts {
 		return nil, fault.New("cluster.start", fault.Invalid, "roles, labels and addresses of this node take %d bytes, above %d: give fewer or shorter --node-label", n, maxFacts)
 	}
-	c.facts.Remoting = ""
+	c.facts.Remoting, c.facts.SharesStore = "", leads
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
@@ -232,6 +231,14 @@ func (c *Cluster) Self() string { return c.id.Node() }
 
 // Address is host:port of this node's listener, as other nodes reach it.
 func (c *Cluster) Address() string { return c.transport.address.String() }
+
+// ShareStore has the others be told, by Announce, that this node works on the
+// leader's bucket itself; one that leads does.
+func (c *Cluster) ShareStore() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.facts.SharesStore = true
+}
 
 // Announce shows this node to the others, who may send to its actors from then
 // on: call it once they are spawned.

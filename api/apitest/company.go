@@ -373,7 +373,7 @@ func (c *Company) Infer(_ context.Context, model string, data json.RawMessage) (
 func (c *Company) Cluster(context.Context) ([]api.Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return []api.Node{{Name: "local", Slots: 4, Busy: 1, Leader: true, Version: "test", Roles: []string{"leader", "host"}, Labels: map[string]string{"zone": "eu1"}, Alive: true, LastSeen: "2026-01-02T03:04:05Z"}}, c.fails
+	return []api.Node{{Name: "local", Slots: 4, Busy: 1, Leader: true, Version: "test", Roles: []string{"leader", "host"}, Labels: map[string]string{"zone": "eu1"}, SharesStore: true, Alive: true, LastSeen: "2026-01-02T03:04:05Z"}}, c.fails
 }
 
 // Ready implements api.Company.

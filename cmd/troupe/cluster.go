@@ -57,7 +57,25 @@ func nodeTable(nodes []api.Node) *table {
 		slices.Sort(labels)
 		t.row(n.Name, n.Address, n.Slots, n.Busy, strings.Join(n.Roles, ","), strings.Join(labels, ","), n.Version, seenAgo(n))
 	}
+	t.below = storeLine(nodes)
 	return t
+}
+
+// storeLine says of several nodes which of them have the store, where not all have.
+func storeLine(nodes []api.Node) string {
+	var have []string
+	for _, n := range nodes {
+		if n.SharesStore {
+			have = append(have, n.Name)
+		}
+	}
+	switch len(have) {
+	case 0, len(nodes):
+		return ""
+	case 1:
+		return "store: only on " + have[0]
+	}
+	return "store: on " + strings.Join(have, ", ")
 }
 
 // seenAgo says when a node last answered.

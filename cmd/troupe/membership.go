@@ -70,7 +70,7 @@ func (f *clusterFlags) check() (err error) {
 			return fault.New(op, fault.Invalid, "--%s is for joining: say with --join what", name)
 		}
 	}
-	for _, name := range []string{"listen", "policy", "jobs", "job-url", "store"} {
+	for _, name := range []string{"listen", "policy", "jobs", "job-url"} {
 		if f.Join != "" && f.set.Changed(name) {
 			return fault.New(op, fault.Invalid, "--%s is for the node that leads: leave it out where a node joins", name)
 		}
@@ -120,7 +120,7 @@ func (m *membership) start(ctx context.Context, local config.Node, web config.AP
 	m.peers = &peers{leads: true}
 	m.c, err = cluster.Start(ctx, cluster.Config{
 		Log: log, Identity: m.id, Handler: m.peers, Listen: nodeListen(f, web.Listen), Advertise: f.Advertise,
-		Roles: []string{leaderRole, hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version, SharesStore: true,
+		Roles: []string{leaderRole, hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version,
 	})
 	m.peers.cluster = m.c
 	return err

@@ -63,7 +63,7 @@ func (n *node) members(hosts []*messages.HostView) []cluster.Member {
 	var alone []cluster.Member
 	for _, h := range hosts {
 		alone = append(alone, cluster.Member{
-			Node: h.GetNode(), Address: n.address, Roles: []string{leaderRole, hostRole}, Leader: true, Version: thisBuild().Version, Alive: true, LastSeen: time.Now(),
+			Node: h.GetNode(), Address: n.address, Roles: []string{leaderRole, hostRole}, Leader: true, SharesStore: true, Version: thisBuild().Version, Alive: true, LastSeen: time.Now(),
 		})
 	}
 	return alone
@@ -76,7 +76,7 @@ func listNodes(members []cluster.Member, hosts []*messages.HostView) []api.Node 
 	for _, m := range members {
 		n := api.Node{
 			Name: m.Node, Address: m.Address, Slots: m.Slots, Leader: m.Leader, Version: m.Version, Labels: m.Labels, Roles: m.Roles,
-			Alive: m.Alive, LastSeen: m.LastSeen.UTC().Format(time.RFC3339),
+			SharesStore: m.SharesStore, Alive: m.Alive, LastSeen: m.LastSeen.UTC().Format(time.RFC3339),
 		}
 		for _, h := range hosts {
 			if h.GetNode() == m.Node {

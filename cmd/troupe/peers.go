@@ -29,6 +29,8 @@ const idleCopies = 1 << 30
 type peers struct {
 	cluster *cluster.Cluster
 	leads   bool
+	led     atomic.Pointer[string]        // the node that led last
+	bucket  bucket                        // of a node that does not lead
 	handler atomic.Pointer[http.ServeMux] // nil: nothing is here yet
 	space   *planes.Space
 }
@@ -48,7 +50,7 @@ func (p *peers) nodes(labels map[string]string) *actors.Nodes {
 		Directory: p.cluster, Remote: p.cluster.Remote, Open: p.open, Watch: p.watch, Labels: labels, Version: thisBuild().Version,
 	}
 	if !p.leads {
-		n.Store = stores.New(p.leader)
+		n.Store = p.bucket.Store
 	}
 	return n
 }
@@ -73,11 +75,25 @@ func (p *peers) planeOf(node string) (*http.Client, string, error) {
 
 // leader says where the store of the node that leads is.
 func (p *peers) leader() (*http.Client, string, error) {
-	client, base, err := p.cluster.Client(p.cluster.Leader())
+	node := p.cluster.Leader()
+	if node != "" {
+		p.led.Store(&node)
+	} else if led := p.led.Load(); led != nil {
+		node = *led
+	}
+	client, base, err := p.cluster.Client(node)
 	if err != nil {
-		return nil, "", fault.New("up.store", fault.Unavailable, "the node that leads, which has the store, is not there: %w", err)
+		return nil, "", fault.New("up.store", fault.Unavailable, "the store is only on node %s, which does not answer: start it again, with its store", node)
 	}
 	return client, base + storePath, nil
+}
+
+// storeName says to people in which store the node works.
+func (p *peers) storeName(own string) string {
+	if p.bucket.shared {
+		return own
+	}
+	return "that of node " + p.cluster.Leader()
 }
 
 // watch calls on with the nodes that are there, and ends what is fetched from

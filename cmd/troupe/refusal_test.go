@@ -28,7 +28,6 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 		"token without join":       {[]string{"up", "--token", "x"}, "--token is for joining: say with --join what"},
 		"joining nowhere":          {[]string{"up", "--join", "here"}, `join "here": give host:port of a node's --listen, such as 10.0.0.1:8780`},
 		"joining and serving":      {[]string{"up", "--join", "127.0.0.1:1", "--listen", "127.0.0.1:2"}, "--listen is for the node that leads: leave it out where a node joins"},
-		"joining with a store":     {[]string{"up", "--join", "127.0.0.1:1", "--store", "file:///x"}, "--store is for the node that leads"},
 		"joining with two tokens":  {[]string{"up", "--join", "127.0.0.1:1", "--token", "x", "--token-file", "y"}, "--token and --token-file say the same thing"},
 		"joining without a token":  {[]string{"up", "--join", "127.0.0.1:1", "--tls-dir", "/nonexistent/tls"}, "this node has not joined 127.0.0.1:1 before, and there is no token"},
 		"joining with nonsense":    {[]string{"up", "--join", "127.0.0.1:1", "--token", "x", "--tls-dir", "/nonexistent/tls"}, "what was given is no join token: copy all of what troupe up has printed"},

@@ -14,8 +14,9 @@ import (
 
 // table is what a list looks like to people.
 type table struct {
-	text bytes.Buffer
-	rows *tabwriter.Writer
+	text  bytes.Buffer
+	rows  *tabwriter.Writer
+	below string // a line under the rows; "": none
 }
 
 func newTable(titles ...string) *table {
@@ -40,6 +41,9 @@ func (t *table) row(cells ...any) {
 func (s *session) printTable(t *table) error {
 	if err := t.rows.Flush(); err != nil {
 		return err
+	}
+	if t.below != "" {
+		fmt.Fprintln(&t.text, t.below)
 	}
 	_, err := s.Out.Write(t.text.Bytes())
 	return err

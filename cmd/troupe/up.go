@@ -33,7 +33,8 @@ func newUpCommand(s *session) *cobra.Command {
 		Short: "Start a server, or a node that joins one",
 		Long: `Start a node that takes jobs over HTTP, for troupe train and every other verb
 that has --server, until a signal ends it. With --join it is another node of
-such a server: what is printed at the start of that says how.
+such a server: what is printed at the start of that says how. Where its --store is
+the bucket of that server it works on it itself, else through the server.
 
 Jobs are kept in the store: those that run, or wait, when the server ends or
 dies go on when the next one starts on the same store. With --jobs process each
@@ -45,7 +46,8 @@ certificate and tokens in --tls-dir.`,
   troupe up --slots 8 --store file:///srv/troupe
   troupe up --jobs process
   troupe up --listen 0.0.0.0:8780 --tls-dir /etc/troupe
-  troupe up --join 10.0.0.1:8780 --token-file join.token`,
+  troupe up --join 10.0.0.1:8780 --token-file join.token
+  troupe up --join 10.0.0.1:8780 --store file:///mnt/troupe`,
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitConflict, exitUnavailable, exitCorrupt, exitKilled),
 		Args:        noArguments,
 		RunE:        func(*cobra.Command, []string) error { return s.up(node, serving, web, nodes) },

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/trust"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
+	stores "github.com/troupe-ml/troupe/store/remote"
 )
 
 // upJoined is a node of somebody else's cluster until a signal comes. One that was
@@ -54,14 +55,31 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	p.cluster, local.Name = c, c.Self()
+	leaders := stores.New(p.leader)
+	err = trust.Insist(patience, s.waits, func() (err error) {
+		p.bucket, err = s.chooseBucket(patience, local.Store, f.set.Changed("store"), leaders)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, p.bucket.Close()) }()
 	company, err := actors.Start(actors.Config{Log: log, Node: local, Nodes: p.nodes(f.Labels)})
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, company.Close()) }()
+	moved, stop := watchBucket(ctx, c, p.bucket, leaders)
+	defer stop()
+	if p.bucket.shared {
+		c.ShareStore()
+	}
 	c.Announce()
-	fmt.Fprintf(s.screen, "troupe %s: node %s at %s, %s, joined %s\n", thisBuild().Version, c.Self(), c.Address(), count(local.Slots, "slot"), f.Join)
+	fmt.Fprintf(s.screen, "troupe %s: node %s at %s, %s, joined %s, store %s\n", thisBuild().Version, c.Self(), c.Address(), count(local.Slots, "slot"), f.Join, p.storeName(local.Store))
 	select {
+	case <-moved:
+		s.tell(storeMoved)
+		return true, nil
 	case <-ctx.Done():
 		return false, nil
 	case <-company.Done():

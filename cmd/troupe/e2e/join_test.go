@@ -24,10 +24,12 @@ type joined struct {
 	out  sync.WaitGroup
 }
 
-// join starts a node, and returns once it has joined.
+// join starts a node, and returns once it has joined. It has another store than the
+// server, unless flags say otherwise.
 func (h home) join(t *testing.T, at string, flags ...string) *joined {
 	t.Helper()
 	j := &joined{cmd: h.command(t, append([]string{"up", "--join", at, "--slots", "1"}, flags...)...)}
+	j.cmd.Env = append(j.cmd.Env, "TROUPE_STORE=file://"+h.dir+"/own")
 	stderr, err := j.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, j.cmd.Start())
