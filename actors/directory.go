@@ -43,4 +43,6 @@ func (p places) inCharge(name string) *actor.PID {
 func (p places) scheduler() *actor.PID { return p.inCharge(schedulerName) }
 func (p places) journal() *actor.PID   { return p.inCharge(journalName) }
 
+func (p places) parameterServer(node string) *actor.PID { return p.find(node, parameterServerName) }
+
 func (p places) host(node string) *actor.PID { return p.find(node, hostName) }

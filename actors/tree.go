@@ -35,6 +35,7 @@ type TreeDeps struct {
 	Rim  actorkit.Rim
 	Node string // its name
 	Boot string // new each time the node starts
+	Term uint64 // of its Scheduler, should it have one: higher than that of any before
 	// Directory finds the actors of other nodes; nil: there is none.
 	Directory Directory
 	Follows   bool // another node leads: this one has no Scheduler
@@ -167,8 +168,8 @@ func (d TreeDeps) options(name string, guardian actor.SupervisorStrategy) []acto
 
 func schedulerProps(t *Tree, d TreeDeps) *actor.Props {
 	return scheduler.Props(scheduler.Deps{
-		Log: d.Log, Rim: d.Rim, Policy: d.Policy, NewID: d.NewID, Options: d.irreplaceableOptions(schedulerName),
-		ParameterServer: func() *actor.PID { return t.ParameterServer },
+		Log: d.Log, Rim: d.Rim, Node: d.Node, Term: max(d.Term, 1), Policy: d.Policy, NewID: d.NewID, Options: d.irreplaceableOptions(schedulerName),
+		ParameterServer: d.places(t).parameterServer,
 		Journal:         d.places(t).journal,
 	})
 }
@@ -179,7 +180,7 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 		own = inProcess(t, d)
 	}
 	return paramserver.Props(paramserver.Deps{
-		Log: d.Log, Rim: d.Rim, Options: d.irreplaceableOptions(parameterServerName),
+		Log: d.Log, Rim: d.Rim, Node: d.Node, Shared: d.Directory != nil, Options: d.irreplaceableOptions(parameterServerName),
 		Scheduler: d.places(t).scheduler,
 		Journal:   d.places(t).journal,
 		Own:       own,
@@ -205,7 +206,7 @@ func inThisProcess(t *Tree, d TreeDeps) func(string, *messages.StartJob, job.Sig
 // incarnation is a job that this node owns, as the ParameterServer sees it.
 func incarnation(id string, owned *OwnedJob, deps train.Deps) *paramserver.Owned {
 	return &paramserver.Owned{
-		Incarnation: owned.Incarnation(), Reached: owned.Reached(), Ended: owned.Ended(), Release: owned.Release,
+		Incarnation: owned.Incarnation(), Reached: owned.Reached(), Ended: owned.Ended(), EndedBy: owned.fromN, Release: owned.Release,
 		Job: func(ref *messages.JobRef, start *messages.StartJob) *actor.Props {
 			return train.Props(ref, start, withOutage(deps.Rim, start.GetTask(), owned), deps)
 		},
@@ -216,7 +217,7 @@ func incarnation(id string, owned *OwnedJob, deps train.Deps) *paramserver.Owned
 func trainDeps(t *Tree, d TreeDeps) train.Deps {
 	at := d.places(t)
 	return train.Deps{
-		Log: d.Log, Rim: d.Rim, Node: d.Node, Space: d.Space, Models: d.Models, OpenModel: d.OpenModel, Options: d.Options,
+		Log: d.Log, Rim: d.Rim, Node: d.Node, Shared: d.Directory != nil, Space: d.Space, Models: d.Models, OpenModel: d.OpenModel, Options: d.Options,
 		Invoker:   invoker.Props(invoker.Deps{Log: d.Log, Rim: d.Rim, Host: at.host, Options: d.Options}),
 		Host:      at.host,
 		Scheduler: at.scheduler,

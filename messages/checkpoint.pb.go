@@ -199,6 +199,7 @@ type JobState struct {
 	// had: they start from none, which the history has yet to say.
 	Bereft        []uint32   `protobuf:"varint,20,rep,packed,name=bereft,proto3" json:"bereft,omitempty"`
 	Result        *JobResult `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"` // set once the job has ended; then without tensors where it SUCCEEDED
+	Nodes         []string   `protobuf:"bytes,22,rep,name=nodes,proto3" json:"nodes,omitempty"`   // whose hosts may hold tensors of the job, by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -376,6 +377,13 @@ func (x *JobState) GetBereft() []uint32 {
 func (x *JobState) GetResult() *JobResult {
 	if x != nil {
 		return x.Result
+	}
+	return nil
+}
+
+func (x *JobState) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
 	}
 	return nil
 }
@@ -816,7 +824,7 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\vparallelism\x18\x04 \x01(\rR\vparallelism\x12+\n" +
 	"\x11after_incarnation\x18\x06 \x01(\x04R\x10afterIncarnation\x12\x17\n" +
 	"\x04life\x18\x05 \x01(\x04H\x00R\x04life\x88\x01\x01B\a\n" +
-	"\x05_life\"\xbb\b\n" +
+	"\x05_life\"\xd1\b\n" +
 	"\bJobState\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x14\n" +
@@ -843,7 +851,8 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\vended_early\x18\x13 \x01(\tR\n" +
 	"endedEarly\x12\x16\n" +
 	"\x06bereft\x18\x14 \x03(\rR\x06bereft\x122\n" +
-	"\x06result\x18\x10 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x1aY\n" +
+	"\x06result\x18\x10 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x12\x14\n" +
+	"\x05nodes\x18\x16 \x03(\tR\x05nodes\x1aY\n" +
 	"\x0fOptimizersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05value:\x028\x01\x1aX\n" +

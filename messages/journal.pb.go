@@ -313,6 +313,7 @@ type JobStarted struct {
 	// 0: none counts.
 	AfterIncarnation uint64 `protobuf:"varint,8,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"`
 	AfterSeq         uint64 `protobuf:"varint,9,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
+	Node             string `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"` // where the TrainJob is
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -408,6 +409,13 @@ func (x *JobStarted) GetAfterSeq() uint64 {
 		return x.AfterSeq
 	}
 	return 0
+}
+
+func (x *JobStarted) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 // EpochStarted: the first round of an epoch begins.
@@ -1024,7 +1032,7 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\n" +
 	"taken_over\x18\x13 \x01(\v2\x1d.troupe.messages.JobTakenOverH\x00R\ttakenOverB\x06\n" +
 	"\x04what\"\v\n" +
-	"\tJobQueued\"\x94\x02\n" +
+	"\tJobQueued\"\xa8\x02\n" +
 	"\n" +
 	"JobStarted\x12\x1b\n" +
 	"\tqueued_ms\x18\x01 \x01(\x04R\bqueuedMs\x12\x16\n" +
@@ -1035,7 +1043,9 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\x05epoch\x18\x06 \x01(\rR\x05epoch\x12\x14\n" +
 	"\x05round\x18\a \x01(\rR\x05round\x12+\n" +
 	"\x11after_incarnation\x18\b \x01(\x04R\x10afterIncarnation\x12\x1b\n" +
-	"\tafter_seq\x18\t \x01(\x04R\bafterSeq\"F\n" +
+	"\tafter_seq\x18\t \x01(\x04R\bafterSeq\x12\x12\n" +
+	"\x04node\x18\n" +
+	" \x01(\tR\x04node\"F\n" +
 	"\fEpochStarted\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12 \n" +
 	"\vparallelism\x18\x02 \x01(\rR\vparallelism\"\xca\x02\n" +

@@ -168,8 +168,8 @@ func (x *JobSize) GetGone() []string {
 	return nil
 }
 
-// StartJob (command) runs a job. Scheduler to ParameterServer; answered by
-// StartJobReply. A repeat starts nothing and tells how the job is. ParameterServer
+// StartJob (command) runs a job. Scheduler to the ParameterServer of the job's home;
+// answered by StartJobReply. A repeat starts nothing and tells how the job is. ParameterServer
 // to a TrainJob that has ended, when its job is to begin anew: it is to go.
 type StartJob struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -257,11 +257,15 @@ func (x *StartJob) GetAfterIncarnation() uint64 {
 
 // StartJobReply answers StartJob.
 type StartJobReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Failure       *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"` // CONFLICT: a later term rules
-	Phase         Phase                  `protobuf:"varint,3,opt,name=phase,proto3,enum=troupe.messages.Phase" json:"phase,omitempty"`
-	Result        *JobResult             `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"` // once the job has ended
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Failure *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"` // CONFLICT: a later term rules
+	Phase   Phase                  `protobuf:"varint,3,opt,name=phase,proto3,enum=troupe.messages.Phase" json:"phase,omitempty"`
+	Result  *JobResult             `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"` // once the job has ended, without its epochs
+	Node    string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`     // that answers
+	// The node that owns the job, under that incarnation, and lives: the one that
+	// answers has nothing to do with the job then. failure says so.
+	Owner         string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -324,19 +328,72 @@ func (x *StartJobReply) GetResult() *JobResult {
 	return nil
 }
 
+func (x *StartJobReply) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *StartJobReply) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+// YieldJob (command) has a TrainJob store its state and stop, without an end of its
+// job: its node leaves, and another goes on with it. ParameterServer to TrainJob; not
+// answered, but by the end of the actor. A repeat changes nothing.
+type YieldJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *YieldJob) Reset() {
+	*x = YieldJob{}
+	mi := &file_messages_scheduling_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *YieldJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*YieldJob) ProtoMessage() {}
+
+func (x *YieldJob) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_scheduling_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use YieldJob.ProtoReflect.Descriptor instead.
+func (*YieldJob) Descriptor() ([]byte, []int) {
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{4}
+}
+
 // JobFinished (event) says how a job ended. TrainJob to its ParameterServer,
 // and that to the Scheduler; both repeat it until JobFinishedReply comes.
 type JobFinished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Result        *JobResult             `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	Result        *JobResult             `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"` // to the Scheduler without its epochs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobFinished) Reset() {
 	*x = JobFinished{}
-	mi := &file_messages_scheduling_proto_msgTypes[4]
+	mi := &file_messages_scheduling_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -348,7 +405,7 @@ func (x *JobFinished) String() string {
 func (*JobFinished) ProtoMessage() {}
 
 func (x *JobFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_scheduling_proto_msgTypes[4]
+	mi := &file_messages_scheduling_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -361,7 +418,7 @@ func (x *JobFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobFinished.ProtoReflect.Descriptor instead.
 func (*JobFinished) Descriptor() ([]byte, []int) {
-	return file_messages_scheduling_proto_rawDescGZIP(), []int{4}
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JobFinished) GetJob() *JobRef {
@@ -388,7 +445,7 @@ type JobFinishedReply struct {
 
 func (x *JobFinishedReply) Reset() {
 	*x = JobFinishedReply{}
-	mi := &file_messages_scheduling_proto_msgTypes[5]
+	mi := &file_messages_scheduling_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +457,7 @@ func (x *JobFinishedReply) String() string {
 func (*JobFinishedReply) ProtoMessage() {}
 
 func (x *JobFinishedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_scheduling_proto_msgTypes[5]
+	mi := &file_messages_scheduling_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +470,7 @@ func (x *JobFinishedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobFinishedReply.ProtoReflect.Descriptor instead.
 func (*JobFinishedReply) Descriptor() ([]byte, []int) {
-	return file_messages_scheduling_proto_rawDescGZIP(), []int{5}
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JobFinishedReply) GetJob() *JobRef {
@@ -439,7 +496,7 @@ type RequestParallelism struct {
 
 func (x *RequestParallelism) Reset() {
 	*x = RequestParallelism{}
-	mi := &file_messages_scheduling_proto_msgTypes[6]
+	mi := &file_messages_scheduling_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +508,7 @@ func (x *RequestParallelism) String() string {
 func (*RequestParallelism) ProtoMessage() {}
 
 func (x *RequestParallelism) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_scheduling_proto_msgTypes[6]
+	mi := &file_messages_scheduling_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +521,7 @@ func (x *RequestParallelism) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestParallelism.ProtoReflect.Descriptor instead.
 func (*RequestParallelism) Descriptor() ([]byte, []int) {
-	return file_messages_scheduling_proto_rawDescGZIP(), []int{6}
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RequestParallelism) GetJob() *JobRef {
@@ -515,7 +572,7 @@ type RequestParallelismReply struct {
 
 func (x *RequestParallelismReply) Reset() {
 	*x = RequestParallelismReply{}
-	mi := &file_messages_scheduling_proto_msgTypes[7]
+	mi := &file_messages_scheduling_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +584,7 @@ func (x *RequestParallelismReply) String() string {
 func (*RequestParallelismReply) ProtoMessage() {}
 
 func (x *RequestParallelismReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_scheduling_proto_msgTypes[7]
+	mi := &file_messages_scheduling_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +597,7 @@ func (x *RequestParallelismReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestParallelismReply.ProtoReflect.Descriptor instead.
 func (*RequestParallelismReply) Descriptor() ([]byte, []int) {
-	return file_messages_scheduling_proto_rawDescGZIP(), []int{7}
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RequestParallelismReply) GetJob() *JobRef {
@@ -584,7 +641,7 @@ type ResizeJob struct {
 
 func (x *ResizeJob) Reset() {
 	*x = ResizeJob{}
-	mi := &file_messages_scheduling_proto_msgTypes[8]
+	mi := &file_messages_scheduling_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +653,7 @@ func (x *ResizeJob) String() string {
 func (*ResizeJob) ProtoMessage() {}
 
 func (x *ResizeJob) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_scheduling_proto_msgTypes[8]
+	mi := &file_messages_scheduling_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +666,7 @@ func (x *ResizeJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeJob.ProtoReflect.Descriptor instead.
 func (*ResizeJob) Descriptor() ([]byte, []int) {
-	return file_messages_scheduling_proto_rawDescGZIP(), []int{8}
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResizeJob) GetJob() *JobRef {
@@ -640,7 +697,7 @@ type ResizeJobReply struct {
 
 func (x *ResizeJobReply) Reset() {
 	*x = ResizeJobReply{}
-	mi := &file_messages_scheduling_proto_msgTypes[9]
+	mi := &file_messages_scheduling_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +709,7 @@ func (x *ResizeJobReply) String() string {
 func (*ResizeJobReply) ProtoMessage() {}
 
 func (x *ResizeJobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_scheduling_proto_msgTypes[9]
+	mi := &file_messages_scheduling_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +722,7 @@ func (x *ResizeJobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeJobReply.ProtoReflect.Descriptor instead.
 func (*ResizeJobReply) Descriptor() ([]byte, []int) {
-	return file_messages_scheduling_proto_rawDescGZIP(), []int{9}
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResizeJobReply) GetJob() *JobRef {
@@ -717,7 +774,7 @@ type SetParallelism struct {
 
 func (x *SetParallelism) Reset() {
 	*x = SetParallelism{}
-	mi := &file_messages_scheduling_proto_msgTypes[10]
+	mi := &file_messages_scheduling_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +786,7 @@ func (x *SetParallelism) String() string {
 func (*SetParallelism) ProtoMessage() {}
 
 func (x *SetParallelism) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_scheduling_proto_msgTypes[10]
+	mi := &file_messages_scheduling_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +799,7 @@ func (x *SetParallelism) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetParallelism.ProtoReflect.Descriptor instead.
 func (*SetParallelism) Descriptor() ([]byte, []int) {
-	return file_messages_scheduling_proto_rawDescGZIP(), []int{10}
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetParallelism) GetJobId() string {
@@ -776,7 +833,7 @@ type SetParallelismReply struct {
 
 func (x *SetParallelismReply) Reset() {
 	*x = SetParallelismReply{}
-	mi := &file_messages_scheduling_proto_msgTypes[11]
+	mi := &file_messages_scheduling_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +845,7 @@ func (x *SetParallelismReply) String() string {
 func (*SetParallelismReply) ProtoMessage() {}
 
 func (x *SetParallelismReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_scheduling_proto_msgTypes[11]
+	mi := &file_messages_scheduling_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +858,7 @@ func (x *SetParallelismReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetParallelismReply.ProtoReflect.Descriptor instead.
 func (*SetParallelismReply) Descriptor() ([]byte, []int) {
-	return file_messages_scheduling_proto_rawDescGZIP(), []int{11}
+	return file_messages_scheduling_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetParallelismReply) GetFailure() *Failure {
@@ -832,12 +889,16 @@ const file_messages_scheduling_proto_rawDesc = "" +
 	"\x04size\x18\x03 \x01(\v2\x18.troupe.messages.JobSizeR\x04size\x12\x1b\n" +
 	"\tqueued_ms\x18\x04 \x01(\x04R\bqueuedMs\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\tR\x03key\x12+\n" +
-	"\x11after_incarnation\x18\x06 \x01(\x04R\x10afterIncarnation\"\xd0\x01\n" +
+	"\x11after_incarnation\x18\x06 \x01(\x04R\x10afterIncarnation\"\xfa\x01\n" +
 	"\rStartJobReply\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12,\n" +
 	"\x05phase\x18\x03 \x01(\x0e2\x16.troupe.messages.PhaseR\x05phase\x122\n" +
-	"\x06result\x18\x04 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\"l\n" +
+	"\x06result\x18\x04 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x14\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\"\n" +
+	"\n" +
+	"\bYieldJob\"l\n" +
 	"\vJobFinished\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x122\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\"=\n" +
@@ -882,45 +943,46 @@ func file_messages_scheduling_proto_rawDescGZIP() []byte {
 	return file_messages_scheduling_proto_rawDescData
 }
 
-var file_messages_scheduling_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_messages_scheduling_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_messages_scheduling_proto_goTypes = []any{
 	(*SlotGrant)(nil),               // 0: troupe.messages.SlotGrant
 	(*JobSize)(nil),                 // 1: troupe.messages.JobSize
 	(*StartJob)(nil),                // 2: troupe.messages.StartJob
 	(*StartJobReply)(nil),           // 3: troupe.messages.StartJobReply
-	(*JobFinished)(nil),             // 4: troupe.messages.JobFinished
-	(*JobFinishedReply)(nil),        // 5: troupe.messages.JobFinishedReply
-	(*RequestParallelism)(nil),      // 6: troupe.messages.RequestParallelism
-	(*RequestParallelismReply)(nil), // 7: troupe.messages.RequestParallelismReply
-	(*ResizeJob)(nil),               // 8: troupe.messages.ResizeJob
-	(*ResizeJobReply)(nil),          // 9: troupe.messages.ResizeJobReply
-	(*SetParallelism)(nil),          // 10: troupe.messages.SetParallelism
-	(*SetParallelismReply)(nil),     // 11: troupe.messages.SetParallelismReply
-	(*TrainTask)(nil),               // 12: troupe.messages.TrainTask
-	(*JobRef)(nil),                  // 13: troupe.messages.JobRef
-	(*Failure)(nil),                 // 14: troupe.messages.Failure
-	(Phase)(0),                      // 15: troupe.messages.Phase
-	(*JobResult)(nil),               // 16: troupe.messages.JobResult
+	(*YieldJob)(nil),                // 4: troupe.messages.YieldJob
+	(*JobFinished)(nil),             // 5: troupe.messages.JobFinished
+	(*JobFinishedReply)(nil),        // 6: troupe.messages.JobFinishedReply
+	(*RequestParallelism)(nil),      // 7: troupe.messages.RequestParallelism
+	(*RequestParallelismReply)(nil), // 8: troupe.messages.RequestParallelismReply
+	(*ResizeJob)(nil),               // 9: troupe.messages.ResizeJob
+	(*ResizeJobReply)(nil),          // 10: troupe.messages.ResizeJobReply
+	(*SetParallelism)(nil),          // 11: troupe.messages.SetParallelism
+	(*SetParallelismReply)(nil),     // 12: troupe.messages.SetParallelismReply
+	(*TrainTask)(nil),               // 13: troupe.messages.TrainTask
+	(*JobRef)(nil),                  // 14: troupe.messages.JobRef
+	(*Failure)(nil),                 // 15: troupe.messages.Failure
+	(Phase)(0),                      // 16: troupe.messages.Phase
+	(*JobResult)(nil),               // 17: troupe.messages.JobResult
 }
 var file_messages_scheduling_proto_depIdxs = []int32{
 	0,  // 0: troupe.messages.JobSize.grants:type_name -> troupe.messages.SlotGrant
-	12, // 1: troupe.messages.StartJob.task:type_name -> troupe.messages.TrainTask
+	13, // 1: troupe.messages.StartJob.task:type_name -> troupe.messages.TrainTask
 	1,  // 2: troupe.messages.StartJob.size:type_name -> troupe.messages.JobSize
-	13, // 3: troupe.messages.StartJobReply.job:type_name -> troupe.messages.JobRef
-	14, // 4: troupe.messages.StartJobReply.failure:type_name -> troupe.messages.Failure
-	15, // 5: troupe.messages.StartJobReply.phase:type_name -> troupe.messages.Phase
-	16, // 6: troupe.messages.StartJobReply.result:type_name -> troupe.messages.JobResult
-	13, // 7: troupe.messages.JobFinished.job:type_name -> troupe.messages.JobRef
-	16, // 8: troupe.messages.JobFinished.result:type_name -> troupe.messages.JobResult
-	13, // 9: troupe.messages.JobFinishedReply.job:type_name -> troupe.messages.JobRef
-	13, // 10: troupe.messages.RequestParallelism.job:type_name -> troupe.messages.JobRef
-	13, // 11: troupe.messages.RequestParallelismReply.job:type_name -> troupe.messages.JobRef
+	14, // 3: troupe.messages.StartJobReply.job:type_name -> troupe.messages.JobRef
+	15, // 4: troupe.messages.StartJobReply.failure:type_name -> troupe.messages.Failure
+	16, // 5: troupe.messages.StartJobReply.phase:type_name -> troupe.messages.Phase
+	17, // 6: troupe.messages.StartJobReply.result:type_name -> troupe.messages.JobResult
+	14, // 7: troupe.messages.JobFinished.job:type_name -> troupe.messages.JobRef
+	17, // 8: troupe.messages.JobFinished.result:type_name -> troupe.messages.JobResult
+	14, // 9: troupe.messages.JobFinishedReply.job:type_name -> troupe.messages.JobRef
+	14, // 10: troupe.messages.RequestParallelism.job:type_name -> troupe.messages.JobRef
+	14, // 11: troupe.messages.RequestParallelismReply.job:type_name -> troupe.messages.JobRef
 	1,  // 12: troupe.messages.RequestParallelismReply.size:type_name -> troupe.messages.JobSize
-	13, // 13: troupe.messages.ResizeJob.job:type_name -> troupe.messages.JobRef
+	14, // 13: troupe.messages.ResizeJob.job:type_name -> troupe.messages.JobRef
 	1,  // 14: troupe.messages.ResizeJob.size:type_name -> troupe.messages.JobSize
-	13, // 15: troupe.messages.ResizeJobReply.job:type_name -> troupe.messages.JobRef
-	14, // 16: troupe.messages.ResizeJobReply.failure:type_name -> troupe.messages.Failure
-	14, // 17: troupe.messages.SetParallelismReply.failure:type_name -> troupe.messages.Failure
+	14, // 15: troupe.messages.ResizeJobReply.job:type_name -> troupe.messages.JobRef
+	15, // 16: troupe.messages.ResizeJobReply.failure:type_name -> troupe.messages.Failure
+	15, // 17: troupe.messages.SetParallelismReply.failure:type_name -> troupe.messages.Failure
 	18, // [18:18] is the sub-list for method output_type
 	18, // [18:18] is the sub-list for method input_type
 	18, // [18:18] is the sub-list for extension type_name
@@ -942,7 +1004,7 @@ func file_messages_scheduling_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_scheduling_proto_rawDesc), len(file_messages_scheduling_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

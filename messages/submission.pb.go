@@ -289,6 +289,7 @@ type ResumeJob struct {
 	AfterIncarnation uint64                 `protobuf:"varint,4,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"` // what earlier incarnations say counts no more
 	WaitedMs         uint64                 `protobuf:"varint,5,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"`                         // that it has waited for a slot already, where nobody knew it any more
 	SubmittedMs      int64                  `protobuf:"varint,6,opt,name=submitted_ms,json=submittedMs,proto3" json:"submitted_ms,omitempty"`                // since 1970: when it was submitted, of one that was never started; 0: now
+	Home             string                 `protobuf:"bytes,7,opt,name=home,proto3" json:"home,omitempty"`                                                  // node that runs the job already, which then goes on there and waits for no slot; empty: none does
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -365,6 +366,13 @@ func (x *ResumeJob) GetSubmittedMs() int64 {
 	return 0
 }
 
+func (x *ResumeJob) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
 var File_messages_submission_proto protoreflect.FileDescriptor
 
 const file_messages_submission_proto_rawDesc = "" +
@@ -386,14 +394,15 @@ const file_messages_submission_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tR\x03key\"X\n" +
 	"\fStopJobReply\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.troupe.messages.FailureR\afailure\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xd1\x01\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xe5\x01\n" +
 	"\tResumeJob\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12.\n" +
 	"\x04task\x18\x03 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12+\n" +
 	"\x11after_incarnation\x18\x04 \x01(\x04R\x10afterIncarnation\x12\x1b\n" +
 	"\twaited_ms\x18\x05 \x01(\x04R\bwaitedMs\x12!\n" +
-	"\fsubmitted_ms\x18\x06 \x01(\x03R\vsubmittedMsB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\fsubmitted_ms\x18\x06 \x01(\x03R\vsubmittedMs\x12\x12\n" +
+	"\x04home\x18\a \x01(\tR\x04homeB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_submission_proto_rawDescOnce sync.Once

@@ -53,6 +53,7 @@ type JobView struct {
 	LostFunctions   uint32                 `protobuf:"varint,25,opt,name=lost_functions,json=lostFunctions,proto3" json:"lost_functions,omitempty"`
 	RejectedResults uint32                 `protobuf:"varint,26,opt,name=rejected_results,json=rejectedResults,proto3" json:"rejected_results,omitempty"`
 	Life            uint64                 `protobuf:"varint,27,opt,name=life,proto3" json:"life,omitempty"` // number of the request that resumed it; 0: nobody has
+	Node            string                 `protobuf:"bytes,28,opt,name=node,proto3" json:"node,omitempty"`  // where its TrainJob is, or was last; empty: not started yet, or not known
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -276,11 +277,18 @@ func (x *JobView) GetLife() uint64 {
 	return 0
 }
 
+func (x *JobView) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 var File_messages_view_proto protoreflect.FileDescriptor
 
 const file_messages_view_proto_rawDesc = "" +
 	"\n" +
-	"\x13messages/view.proto\x12\x0ftroupe.messages\x1a\x16messages/history.proto\x1a\x13messages/task.proto\"\xe2\a\n" +
+	"\x13messages/view.proto\x12\x0ftroupe.messages\x1a\x16messages/history.proto\x1a\x13messages/task.proto\"\xf6\a\n" +
 	"\aJobView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.troupe.messages.PhaseR\x05phase\x12 \n" +
@@ -311,7 +319,8 @@ const file_messages_view_proto_rawDesc = "" +
 	"\aretries\x18\x18 \x01(\rR\aretries\x12%\n" +
 	"\x0elost_functions\x18\x19 \x01(\rR\rlostFunctions\x12)\n" +
 	"\x10rejected_results\x18\x1a \x01(\rR\x0frejectedResults\x12\x12\n" +
-	"\x04life\x18\x1b \x01(\x04R\x04lifeB\a\n" +
+	"\x04life\x18\x1b \x01(\x04R\x04life\x12\x12\n" +
+	"\x04node\x18\x1c \x01(\tR\x04nodeB\a\n" +
 	"\x05_lossB\v\n" +
 	"\t_accuracyB\v\n" +
 	"\t_queued_sB\r\n" +

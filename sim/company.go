@@ -31,6 +31,7 @@ import (
 type Config struct {
 	Name      string      // of its node; "": local. Two companies of one simulation have two
 	Store     store.Store // nil: one of its own, in memory. Two companies may share one
+	Alone     bool        // it has no other nodes
 	Slots     int
 	Policy    scheduler.Policy
 	Functions fake.Config         // Sleep stays nil: time is virtual
@@ -98,17 +99,24 @@ func New(s *testkit.Sim, config Config) (*Company, error) {
 }
 
 // Submit queues a job and returns its id.
-func (c *Company) Submit(asked *messages.TrainTask) (string, error) {
+func (c *Company) Submit(asked *messages.TrainTask) (string, error) { return c.SubmitTo("", asked) }
+
+// SubmitTo is Submit of a job that is to run at a node, whatever slots it gets.
+func (c *Company) SubmitTo(home string, asked *messages.TrainTask) (string, error) {
 	resolved, err := task.Resolve(asked)
 	if err != nil {
 		return "", err
 	}
 	resolved.DatasetName, resolved.DatasetDigest = resolved.GetDataset(), "digest"
 	resolved.TrainSamples, resolved.TestSamples = uint64(c.config.Data.Train), uint64(c.config.Data.Test)
-	c.keys++
-	reply := testkit.Ask[*messages.SubmitJobReply](c.Sim, c.Tree.Scheduler, &messages.SubmitJob{Key: fmt.Sprint(c.keys), Task: resolved})
-	c.twice[reply.GetJobId()] = resolved.GetOptions().GetKeep() == "best"
-	return reply.GetJobId(), nil
+	id := c.newID()
+	c.twice[id] = resolved.GetOptions().GetKeep() == "best"
+	if home != "" {
+		testkit.Ask[*messages.SubmitJobReply](c.Sim, c.Tree.Scheduler, &messages.ResumeJob{Key: id, JobId: id, Task: resolved, Home: home})
+		return id, nil
+	}
+	testkit.Ask[*messages.SubmitJobReply](c.Sim, c.Tree.Scheduler, &messages.SubmitJob{Key: id, JobId: id, Task: resolved})
+	return id, nil
 }
 
 // Resume goes on with a job of the store, on as many functions as it had, and
@@ -191,7 +199,7 @@ func (w *Watch) add(e *messages.JobEvent) {
 // Ended reports whether the job has, or is another company's.
 func (w *Watch) Ended() bool { return w.Result != nil || w.Taken != nil }
 
-// Jobs returns the TrainJobs that live now, oldest first.
+// Jobs returns the TrainJobs that live now, oldest first, on all nodes.
 func (c *Company) Jobs() []*actor.PID { return c.alive(1) } // paramserver/job
 
 // Invokers returns the FunctionInvokers that live now, oldest first.
@@ -200,6 +208,9 @@ func (c *Company) Invokers() []*actor.PID { return c.alive(2) } // paramserver/j
 func (c *Company) alive(depth int) []*actor.PID {
 	var alive []*actor.PID
 	for _, pid := range c.born {
+		if n := c.homes[top(pid.GetId())]; n != nil && n.over {
+			continue // with its process
+		}
 		if strings.Count(pid.GetId(), "/") == depth && c.Sim.Alive(pid) {
 			alive = append(alive, pid)
 		}

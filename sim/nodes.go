@@ -96,6 +96,22 @@ func (c *Company) Nodes() []*Node {
 	return out
 }
 
+// Home returns the node where a job's newest TrainJob lives, "" while none does.
+func (c *Company) Home(job string) string {
+	home := ""
+	for _, pid := range c.Jobs() {
+		if strings.Contains(pid.GetId(), "/"+job+".") {
+			if home = c.config.Name; c.homes[top(pid.GetId())] != nil {
+				home = c.homes[top(pid.GetId())].Name
+			}
+		}
+	}
+	return home
+}
+
+// Node returns the latest start of a node that has joined, nil for none.
+func (c *Company) Node(name string) *Node { return c.nodes[name] }
+
 // KillNode ends a node's process as kill -9 does; the table finds out once the time
 // has passed, unless the node has joined again by then.
 func (c *Company) KillNode(n *Node, found time.Duration) {
@@ -143,6 +159,16 @@ func (c *Company) CutNode(n *Node, d, found time.Duration) {
 	})
 }
 
+// MissNode has the table do without a node for a time, though nothing is wrong with it.
+func (c *Company) MissNode(n *Node, d time.Duration) {
+	c.list(n.Name, false)
+	c.Sim.At(d, func() {
+		if c.nodes[n.Name] == n && !n.over {
+			c.list(n.Name, true)
+		}
+	})
+}
+
 // end notes that a process has ended.
 func (c *Company) end(n *Node) {
 	n.over = true
@@ -171,7 +197,12 @@ func (c *Company) list(name string, there bool) {
 }
 
 // directory is what a node knows of the others.
-func (c *Company) directory(node string) actors.Directory { return &directory{c, node} }
+func (c *Company) directory(node string) actors.Directory {
+	if c.config.Alone {
+		return nil
+	}
+	return &directory{c, node}
+}
 
 type directory struct {
 	company *Company

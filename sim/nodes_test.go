@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,7 +149,7 @@ func TestWhatANodeHadRunsElsewhereAtOnce(t *testing.T) {
 	s := steady(t, 4)
 	n := s.join(t, "n1", 2)
 	s.Sim.Advance(3 * time.Second)
-	id := s.submit(t, rounds(6))
+	id := s.submitTo(t, "local", rounds(6))
 	watch := s.watches[id]
 	s.Sim.RunUntil(func() bool { return len(merges(watch)) == 2 }, time.Minute)
 	s.Sim.Advance(500 * time.Millisecond)
@@ -173,7 +174,7 @@ func TestANodeThatIsGivenNoticeLosesNothing(t *testing.T) {
 	s := steady(t, 4)
 	n := s.join(t, "n1", 2)
 	s.Sim.Advance(3 * time.Second)
-	id := s.submit(t, rounds(6))
+	id := s.submitTo(t, "local", rounds(6))
 	watch := s.watches[id]
 	s.Sim.RunUntil(func() bool { return len(merges(watch)) == 2 }, time.Minute)
 	s.Sim.Advance(500 * time.Millisecond)
@@ -204,7 +205,7 @@ func TestAnswersThatWentWithTheirNodeAreMadeAgain(t *testing.T) {
 			})
 			n := s.join(t, "n1", 4)
 			s.Sim.Advance(3 * time.Second)
-			id := s.submit(t, rounds(6))
+			id := s.submitTo(t, "local", rounds(6))
 			watch := s.watches[id]
 			s.Sim.RunUntil(func() bool { return len(merges(watch)) == 2 }, time.Minute)
 			s.Sim.Advance(1500 * time.Millisecond)
@@ -223,7 +224,7 @@ func TestTheFirstModelOutlivesTheNodeThatMadeIt(t *testing.T) {
 	s := steady(t, 1)
 	n := s.join(t, "n1", 3)
 	s.Sim.Advance(3 * time.Second)
-	id := s.submit(t, rounds(4))
+	id := s.submitTo(t, "local", rounds(4))
 	watch := s.watches[id]
 	s.Sim.RunUntil(func() bool { return n.Runner.Running == 3 }, time.Minute)
 	require.Equal(t, 4, n.Runner.Started, "it has made the first model")
@@ -256,8 +257,8 @@ func TestANodeThatJoinsIsUsedFromTheNextRoundOn(t *testing.T) {
 		n = append(n, m.GetParallelism())
 	}
 	require.EqualValues(t, 2, n[1], "the round that ran keeps its N")
-	require.Contains(t, n, uint32(3), "%v", n)
-	require.NotContains(t, n, uint32(5))
+	require.Greater(t, slices.Max(n), uint32(2), "%v", n)
+	require.LessOrEqual(t, slices.Max(n), uint32(4))
 	require.Zero(t, watch.Result.GetRetries(), "nothing runs twice")
 	require.Zero(t, mute.Runner.Started)
 }
@@ -269,7 +270,7 @@ func TestANodeThatIsStartedAgainIsUsedAgain(t *testing.T) {
 		s := steady(t, 1)
 		n := s.join(t, "n1", 2)
 		s.Sim.Advance(3 * time.Second)
-		id := s.submit(t, rounds(3))
+		id := s.submitTo(t, "local", rounds(3))
 		s.Sim.RunUntil(func() bool { return len(merges(s.watches[id])) == 2 }, time.Minute)
 		s.KillNode(n, found)
 		s.Sim.Advance(2 * time.Second)
@@ -292,7 +293,7 @@ func TestFunctionsStayWithTheirStates(t *testing.T) {
 	s.Fetched = func(by, key string) {
 		require.False(t, by != "local" && strings.Contains(key, "optimizer"), "%s fetched %s", by, key) // the job stores them
 	}
-	id := s.submit(t, rounds(6))
+	id := s.submitTo(t, "local", rounds(6))
 	s.Sim.RunUntil(s.allEnded, time.Minute)
 	for _, n := range s.Nodes() {
 		require.Equal(t, 12, n.Runner.Started, "two functions in each of six epochs")

@@ -73,7 +73,7 @@ type rivals struct {
 func newRivals(t *testing.T, seed uint64, change func(*sim.Config)) *rivals {
 	r := &rivals{store: &sim.Faulty{Store: store.NewMem(), Strikes: func() sim.Strike { return sim.Spared }}}
 	r.scene = newSceneOf(t, seed, func(c *sim.Config) {
-		c.Store = r.store
+		c.Store, c.Alone = r.store, true
 		change(c)
 	})
 	other := r.config

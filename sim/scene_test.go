@@ -99,8 +99,11 @@ func (s *scene) drawTask() *messages.TrainTask {
 	return task
 }
 
-func (s *scene) submit(t *testing.T, task *messages.TrainTask) string {
-	id, err := s.Submit(task)
+func (s *scene) submit(t *testing.T, task *messages.TrainTask) string { return s.submitTo(t, "", task) }
+
+// submitTo submits a job that is to run at a node.
+func (s *scene) submitTo(t *testing.T, home string, task *messages.TrainTask) string {
+	id, err := s.SubmitTo(home, task)
 	require.NoError(t, err)
 	s.tasks[id], s.watches[id] = task, s.Watch(id)
 	return id

@@ -54,7 +54,8 @@ type job struct {
 	sealing  bool                // the store has it not, and is to
 	unsealed error               // why the last try failed; nil: none has
 	over     uint64              // what it is stored under is above that
-	reported bool                // the Scheduler has the result
+	reported bool                // the Scheduler has the result, or is not to have it
+	ceded    bool                // another node has it: it is forgotten once its child is gone
 }
 
 // resize keeps a size for the next incarnation if it is newer than the one known.
@@ -148,11 +149,20 @@ func (j *job) ref() *messages.JobRef { return &messages.JobRef{Id: j.id, Incarna
 // known reports whether there is something to say about the job.
 func (j *job) known() bool { return j.incarnation > 0 || j.phase == ended }
 
-// status answers a StartJob.
-func (j *job) status() *messages.StartJobReply {
-	reply := &messages.StartJobReply{Job: j.ref(), Phase: messages.Phase_PHASE_RUNNING}
+// status answers a StartJob, on a node.
+func (j *job) status(node string) *messages.StartJobReply {
+	reply := &messages.StartJobReply{Job: j.ref(), Phase: messages.Phase_PHASE_RUNNING, Node: node}
 	if j.phase == ended {
-		reply.Phase, reply.Result = j.result.GetPhase(), j.result
+		reply.Phase, reply.Result = j.result.GetPhase(), j.how()
 	}
 	return reply
+}
+
+// how is what the Scheduler is told of the end: it has no use for what was trained,
+// which may be long.
+func (j *job) how() *messages.JobResult {
+	if len(j.result.GetEpochs()) == 0 {
+		return j.result
+	}
+	return &messages.JobResult{Phase: j.result.GetPhase(), Failure: j.result.GetFailure()}
 }

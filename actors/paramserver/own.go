@@ -45,6 +45,8 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 		s.answer(ctx, j)
 	case s.stopping || !s.state.wanted(j):
 		s.seal(ctx, j)
+	case s.deps.Shared && j.livesElsewhere(m.seen, m.err):
+		s.cede(ctx, j, m.seen)
 	case s.state.refused(s.deps.Rim.Now(), j, m.seen, m.err):
 		s.conclude(ctx, j)
 	default:
@@ -99,7 +101,7 @@ func (s *server) letGo(ctx actor.Context, j *job, do func()) {
 // answer tells who waits for it how a job is.
 func (s *server) answer(ctx actor.Context, j *job) {
 	if asker := s.askers[j.id]; asker != nil {
-		ctx.Request(asker, j.status())
+		ctx.Request(asker, j.status(s.deps.Node))
 	}
 	delete(s.askers, j.id)
 }

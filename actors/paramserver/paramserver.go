@@ -21,8 +21,12 @@ const tickEvery = time.Second
 // Deps is everything the ParameterServer may touch outside its own state. All
 // but Options and Warn are required.
 type Deps struct {
-	Log *zap.Logger
-	Rim actorkit.Rim
+	Log  *zap.Logger
+	Rim  actorkit.Rim
+	Node string // this one
+	// Shared says that other nodes run jobs of this Scheduler, too: one that has an
+	// owner elsewhere is not TAKEN_OVER by that; whose it is the Scheduler decides.
+	Shared bool
 	// Own makes this node the owner of a job's next incarnation. It is called
 	// off the actor and does not wait. Conflict, with what was seen of the owner,
 	// while another has the job; one that has been seen unchanged for long is
@@ -49,7 +53,8 @@ type Owned struct {
 	Reached     uint64 // how far the job had come: grows with each merge that is stored
 	// Ended is how the job has ended as far as the store knows, nil: it has not.
 	// One that has not SUCCEEDED may go on.
-	Ended *messages.JobResult
+	Ended   *messages.JobResult
+	EndedBy uint64 // the incarnation that said so
 	// Job describes the actor of the incarnation.
 	Job func(ref *messages.JobRef, start *messages.StartJob) *actor.Props
 	// Release lets others own the job. It is called off the actor.
@@ -173,8 +178,10 @@ func (s *server) onStartJob(ctx actor.Context, m *messages.StartJob) {
 	switch {
 	case err != nil:
 		ctx.Respond(&messages.StartJobReply{Job: &messages.JobRef{Id: m.GetJobId()}, Failure: wire.Failure(err)})
+	case j.ceded:
+		ctx.Respond(&messages.StartJobReply{Job: j.ref(), Failure: wire.Failure(j.errBusy())})
 	case j.known():
-		ctx.Respond(j.status())
+		ctx.Respond(j.status(s.deps.Node))
 	default:
 		s.askers[j.id] = ctx.Sender()
 	}
@@ -221,6 +228,11 @@ func (s *server) follow(ref *messages.JobRef) {
 
 func (s *server) onJobFinished(ctx actor.Context, m *messages.JobFinished) {
 	s.follow(m.GetJob())
+	if s.deps.Shared && m.GetResult().GetPhase() == messages.Phase_PHASE_TAKEN_OVER {
+		s.state.lost(m)
+		ctx.Respond(&messages.JobFinishedReply{Job: m.GetJob()})
+		return
+	}
 	switch j, concluded := s.state.finish(m); {
 	case concluded:
 		s.conclude(ctx, j)
@@ -233,5 +245,5 @@ func (s *server) onJobFinished(ctx actor.Context, m *messages.JobFinished) {
 
 // report tells the Scheduler how a job ended.
 func (s *server) report(ctx actor.Context, j *job) {
-	actorkit.Request(ctx, s.deps.Scheduler(), &messages.JobFinished{Job: j.ref(), Result: j.result})
+	actorkit.Request(ctx, s.deps.Scheduler(), &messages.JobFinished{Job: j.ref(), Result: j.how()})
 }

@@ -45,6 +45,10 @@ func (s *server) seal(ctx actor.Context, j *job) {
 func (s *server) onSealed(ctx actor.Context, m *sealed) {
 	j := m.job
 	j.leaving--
+	if s.deps.Shared && j.phase == ending && s.state.jobs[j.id] == j && j.livesElsewhere(m.seen, m.err) {
+		s.cede(ctx, j, m.seen)
+		return
+	}
 	tell := s.state.sealed(s.deps.Rim.Now(), m)
 	if m.err != nil {
 		s.unsealed(j, m.err)

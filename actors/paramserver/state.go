@@ -125,7 +125,8 @@ func (j *job) takenOver(by store.Sighting) {
 // hasEnded reports whether a waiting job that this node owns now has ended
 // already, by what it told the store before it died.
 func (s *state) hasEnded(j *job, owned *Owned) bool {
-	if owned.Ended == nil || j.incarnation == 0 && owned.Ended.GetPhase() != messages.Phase_PHASE_SUCCEEDED {
+	thisLife := j.incarnation > 0 || owned.EndedBy > j.start.GetAfterIncarnation() // which may have begun on another node
+	if owned.Ended == nil || !thisLife && owned.Ended.GetPhase() != messages.Phase_PHASE_SUCCEEDED {
 		return false // it is to go on
 	}
 	j.owned, j.released, j.incarnation = owned, false, owned.Incarnation

@@ -42,7 +42,10 @@ func (s *server) onGone(ctx actor.Context, ref *messages.JobRef) {
 	case concluded:
 		s.conclude(ctx, j)
 	case nothing:
-		s.release(ctx, j, false)
+		s.release(ctx, j, j != nil && j.ceded)
+		if j != nil && j.ceded {
+			delete(s.state.jobs, j.id)
+		}
 	}
 }
 

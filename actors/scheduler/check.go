@@ -17,6 +17,9 @@ func (s *state) check() error {
 		if j.phase == queued || j.n < 1 || j.n > hi || j.wanted < lo || s.jobs[j.id] != j {
 			return fmt.Errorf("job %s: phase %d, N %d, wanted %d, bounds [%d, %d]", j.id, j.phase, j.n, j.wanted, lo, hi)
 		}
+		if j.home == "" {
+			return fmt.Errorf("job %s has no home", j.id)
+		}
 		if has := j.slots(); has > j.n {
 			return fmt.Errorf("job %s has %d slots for an N of %d", j.id, has, j.n)
 		}
@@ -37,7 +40,7 @@ func (s *state) check() error {
 		}
 	}
 	for _, j := range s.queue {
-		if j.phase != queued || j.n != 0 || len(j.grants) > 0 || s.jobs[j.id] != j {
+		if j.phase != queued || j.n != 0 || j.home != "" || len(j.grants) > 0 || s.jobs[j.id] != j {
 			return fmt.Errorf("job %s is queued in phase %d with N %d and slots %v", j.id, j.phase, j.n, j.grants)
 		}
 	}

@@ -46,7 +46,7 @@ func NewScript() *Script {
 	ids := 0
 	newID := func() string { ids++; return fmt.Sprintf("j%d", ids) }
 	return &Script{
-		state: newState(onlyTerm, policy, newID), policy: policy,
+		state: newState("lead", 1, policy, newID), policy: policy,
 		now: time.Unix(1000, 0), seqs: map[string]uint64{},
 	}
 }
@@ -75,16 +75,22 @@ func (s *Script) Do(command string) string {
 				of += fmt.Sprintf(".%d", e.incarnation)
 			}
 			out = append(out, fmt.Sprintf("event %s %v: %s", of, w.Ended.GetResult().GetPhase(), w.Ended.GetResult().GetFailure().GetText()))
+		case *messages.JobEvent_TakenOver:
+			out = append(out, fmt.Sprintf("event %s.%d taken over: %s", e.job, e.incarnation, w.TakenOver.GetFailure().GetText()))
 		}
 	}
 	for _, o := range s.state.takeOrders(s.now) {
-		switch o := o.(type) {
+		to := ""
+		if s.state.members != nil { // else there is but one
+			to = " to " + o.to
+		}
+		switch o := o.what.(type) {
 		case *messages.StartJob:
-			out = append(out, "StartJob "+o.GetJobId()+" "+size(o.GetSize()))
+			out = append(out, "StartJob "+o.GetJobId()+to+" "+size(o.GetSize()))
 		case *messages.ResizeJob:
-			out = append(out, "ResizeJob "+o.GetJob().GetId()+" "+size(o.GetSize()))
+			out = append(out, "ResizeJob "+o.GetJob().GetId()+to+" "+size(o.GetSize()))
 		case *messages.StopJob:
-			out = append(out, "StopJob "+o.GetJobId())
+			out = append(out, "StopJob "+o.GetJobId()+to)
 		}
 	}
 	if err := s.state.check(); err != nil {
@@ -111,6 +117,16 @@ func (s *Script) do(words []string, args map[string]string) string {
 				Job: &messages.JobRef{Id: id, Incarnation: max(1, number[uint64](incarnation))}, Phase: messages.Phase_PHASE_RUNNING,
 			})
 		}
+	case "owned": // owned JOB.INCARNATION by=NODE [at=NODE]: as the home of a job finds, or the node that was it
+		id, incarnation, _ := strings.Cut(arg(1), ".")
+		at := args["at"]
+		if j := s.state.jobs[id]; at == "" && j != nil {
+			at = j.home
+		}
+		s.state.onStartReply(s.now, &messages.StartJobReply{
+			Job: &messages.JobRef{Id: id, Incarnation: number[uint64](incarnation)}, Node: at, Owner: args["by"],
+			Failure: &messages.Failure{Kind: messages.FailureKind_FAILURE_KIND_CONFLICT, Text: "it runs on " + args["by"]},
+		})
 	case "ack": // ack JOB SEQ
 		s.state.onResizeReply(&messages.ResizeJobReply{Job: &messages.JobRef{Id: arg(1)}, Seq: number[uint64](arg(2))})
 	case "finished": // finished JOB[.INCARNATION]
@@ -118,8 +134,8 @@ func (s *Script) do(words []string, args map[string]string) string {
 		s.state.onFinished(s.now, &messages.JobFinished{
 			Job: &messages.JobRef{Id: id, Incarnation: max(1, number[uint64](incarnation))}, Result: &messages.JobResult{Phase: messages.Phase_PHASE_SUCCEEDED},
 		})
-	case "resume": // resume JOB key=k after=n [p=n]
-		reply := s.state.resume(s.now, &messages.ResumeJob{Key: args["key"], JobId: arg(1), AfterIncarnation: number[uint64](args["after"]), Task: &messages.TrainTask{
+	case "resume": // resume JOB key=k after=n [p=n] [home=NODE]
+		reply := s.state.resume(s.now, &messages.ResumeJob{Key: args["key"], JobId: arg(1), AfterIncarnation: number[uint64](args["after"]), Home: args["home"], Task: &messages.TrainTask{
 			FunctionName: "mlp", Dataset: "digits", Options: &messages.TrainOptions{DefaultParallelism: number[uint32](args["p"])},
 		}})
 		if reply.GetFailure() != nil {
@@ -228,7 +244,7 @@ func (s *Script) epoch(id string, epoch uint32, seconds float64, args map[string
 func (s *Script) State() string {
 	var out []string
 	for _, j := range s.state.live {
-		line := fmt.Sprintf("%s %s %s", j.id, map[phase]string{starting: "starts", running: "runs"}[j.phase], size(j.size(onlyTerm, nil)))
+		line := fmt.Sprintf("%s %s %s", j.id, map[phase]string{starting: "starts", running: "runs"}[j.phase], size(j.size(1, nil)))
 		if j.wanted != j.n {
 			line += fmt.Sprintf(" wants %d", j.wanted)
 		}
@@ -240,6 +256,9 @@ func (s *Script) State() string {
 	free := s.state.free()
 	slices.SortFunc(free.hosts, func(a, b spareHost) int { return strings.Compare(a.node, b.node) })
 	for _, h := range free.hosts {
+		if h.free == 0 {
+			continue
+		}
 		out = append(out, fmt.Sprintf("%s has %d free", h.node, h.free))
 	}
 	return strings.Join(out, "\n")

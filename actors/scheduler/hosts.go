@@ -107,6 +107,7 @@ func (s *state) onListed(now time.Time, m *messages.NodesListed) {
 			s.depart(h)
 		}
 	}
+	s.rehome()
 	s.settle(now)
 }
 

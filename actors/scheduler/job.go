@@ -10,12 +10,13 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-// phase is how far the Scheduler has got with a job; it only increases.
+// phase is how far the Scheduler has got with a job. A job that runs starts again
+// with each home.
 type phase uint8
 
 const (
 	queued   phase = iota // waits for a slot
-	starting              // StartJob is not yet answered
+	starting              // StartJob is not yet answered by its home
 	running
 )
 
@@ -34,6 +35,9 @@ type job struct {
 	after       uint64 // incarnations up to this one were over when the job was submitted
 	queuedFor   time.Duration
 	polled      time.Time         // when StartJob was last sent
+	home        string            // node whose ParameterServer is to run it; "" while queued
+	homes       []string          // that it had before, each once
+	stranger    time.Time         // since when its owner is no node of the cluster; zero: it is one, or none is known
 	stop        *messages.StopJob // asked for, not yet obeyed; nil: none
 
 	n        uint32            // N; 0 while queued

@@ -78,10 +78,15 @@ func (s *state) used() map[string]uint32 {
 
 // free returns the slots that no job has.
 func (s *state) free() *spare {
-	used, free := s.used(), &spare{}
+	used, granted, free := s.used(), map[string]uint32{}, &spare{}
+	for _, j := range s.live {
+		for node, n := range j.grants {
+			granted[node] += n
+		}
+	}
 	for _, h := range s.hosts {
-		if n := h.slots - min(h.slots, used[h.node]); n > 0 {
-			free.hosts = append(free.hosts, spareHost{h, n})
+		if n := h.slots - min(h.slots, granted[h.node]); n > 0 {
+			free.hosts = append(free.hosts, spareHost{host: h, free: h.slots - min(h.slots, used[h.node]), rest: n})
 		}
 	}
 	return free
@@ -92,16 +97,27 @@ type spare struct{ hosts []spareHost }
 
 type spareHost struct {
 	*host
-	free uint32
+	free uint32 // that nobody has
+	rest uint32 // that are not granted
 }
+
+// most returns how many more slots a job may have there: free ones, and those that
+// its own attempts hold beyond what is granted to it, as those of a job do that runs
+// since before this Scheduler.
+func (h *spareHost) most(j *job) uint32 {
+	if !h.suits(j.task) {
+		return 0
+	}
+	return min(h.free+h.own(j), h.rest)
+}
+
+func (h *spareHost) own(j *job) uint32 { return h.held[j.id] - min(h.held[j.id], j.grants[h.node]) }
 
 // count returns how many of the free slots a job may have.
 func (f *spare) count(j *job) uint32 {
 	total := uint32(0)
-	for _, h := range f.hosts {
-		if h.suits(j.task) {
-			total += h.free
-		}
+	for i := range f.hosts {
+		total += f.hosts[i].most(j)
 	}
 	return total
 }
@@ -117,12 +133,10 @@ func (f *spare) take(j *job, n uint32) map[string]uint32 {
 	taken := map[string]uint32{}
 	for i := range f.hosts {
 		h := &f.hosts[i]
-		if !h.suits(j.task) {
-			continue
-		}
-		if got := min(n, h.free); got > 0 {
+		if got := min(n, h.most(j)); got > 0 {
 			taken[h.node] = got
-			n, h.free = n-got, h.free-got
+			h.free -= got - min(got, h.own(j))
+			n, h.rest = n-got, h.rest-got
 		}
 	}
 	return taken

@@ -12,21 +12,20 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 )
 
-const (
-	// tickEvery is how often what is not answered is sent again.
-	tickEvery = time.Second
-	// onlyTerm is the term of the Scheduler of a company of one node.
-	onlyTerm = 1
-)
+// tickEvery is how often what is not answered is sent again.
+const tickEvery = time.Second
 
 // Deps is everything the Scheduler may touch outside its own state. All but
 // Options are required.
 type Deps struct {
-	Log             *zap.Logger
-	Rim             actorkit.Rim
-	Policy          Policy
-	NewID           func() string // a new job id at each call
-	ParameterServer func() *actor.PID
+	Log    *zap.Logger
+	Rim    actorkit.Rim
+	Node   string // this one
+	Term   uint64 // the number of this reign: from 1, and higher than that of any before
+	Policy Policy
+	NewID  func() string // a new job id at each call
+	// ParameterServer is that of a node, nil while nothing is to be sent there.
+	ParameterServer func(node string) *actor.PID
 	Journal         func() *actor.PID
 	Options         []actor.PropsOption
 }
@@ -38,7 +37,7 @@ func Props(deps Deps) *actor.Props {
 }
 
 func newScheduler(deps Deps) *scheduler {
-	return &scheduler{deps: deps, state: newState(onlyTerm, deps.Policy, deps.NewID), mail: newMail(deps.Journal)}
+	return &scheduler{deps: deps, state: newState(deps.Node, deps.Term, deps.Policy, deps.NewID), mail: newMail(deps.Journal)}
 }
 
 // scheduler runs only inside Receive.
@@ -129,7 +128,7 @@ func (s *scheduler) flush(ctx actor.Context, now time.Time) {
 		}
 		s.mail.post(ctx, now, e)
 	}
-	for _, order := range s.state.takeOrders(now) {
-		actorkit.Request(ctx, s.deps.ParameterServer(), order)
+	for _, o := range s.state.takeOrders(now) {
+		actorkit.Request(ctx, s.deps.ParameterServer(o.to), o.what)
 	}
 }

@@ -264,7 +264,7 @@ func TestStoppingTheSchedulerLeavesNoTimer(t *testing.T) {
 	probe := sim.Probe("peer")
 	peer := func() *actor.PID { return probe.PID }
 	pid := sim.Spawn("scheduler", scheduler.Props(scheduler.Deps{
-		Log: zap.NewNop().WithOptions(zap.Development()), Rim: sim.Rim(), Policy: throughput(t), NewID: func() string { return "j1" }, ParameterServer: peer, Journal: peer,
+		Log: zap.NewNop().WithOptions(zap.Development()), Rim: sim.Rim(), Policy: throughput(t), NewID: func() string { return "j1" }, Node: "n1", Term: 1, ParameterServer: func(string) *actor.PID { return peer() }, Journal: peer,
 	}))
 	sim.Advance(3 * time.Second)
 	sim.Stop(pid)

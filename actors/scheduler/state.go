@@ -14,10 +14,11 @@ const pollEvery = 5 * time.Second
 // Invariants, held between messages and checked by check:
 //   - the slots of a host that are granted never exceed those that it offers
 //   - each job is in exactly one of queue and live, both sorted, and is not in ended
-//   - a queued job has no N and no slots, every other 1 <= N <= its bound
+//   - a queued job has no N, no slots and no home, every other 1 <= N <= its bound and a home
 //   - while a job is queued no slot is free that it may have
 //   - a job without loss that is static or has its N has at most N slots
 type state struct {
+	node   string // this one
 	term   uint64 // of this Scheduler's reign
 	policy Policy
 	newID  func() string
@@ -46,9 +47,9 @@ type event struct {
 	last        bool      // the Scheduler posts none of this job after it
 }
 
-func newState(term uint64, policy Policy, newID func() string) *state {
+func newState(node string, term uint64, policy Policy, newID func() string) *state {
 	return &state{
-		term: term, policy: policy, newID: newID,
+		node: node, term: term, policy: policy, newID: newID,
 		hosts: map[string]*host{}, jobs: map[string]*job{}, keys: map[string]string{}, ended: newEndings(),
 	}
 }
@@ -84,6 +85,7 @@ func (s *state) launch(now time.Time, j *job, free *spare) {
 	j.n = s.first(j, free.count(j))
 	j.wanted, j.phase, j.queuedFor = j.n, starting, now.Sub(j.submitted)
 	j.give(free.take(j, j.n))
+	j.home = s.homeOf(j)
 	j.seq++         // sizes of an earlier life may still be under way: they are older
 	j.acked = j.seq // the first size travels in StartJob
 	if warning := s.wavesWarning(j, j.n); warning != "" {
@@ -99,6 +101,8 @@ func (s *state) onStartReply(now time.Time, m *messages.StartJobReply) {
 		return
 	}
 	switch {
+	case m.GetOwner() != "":
+		s.ownedBy(now, j, m)
 	case m.GetFailure() != nil: // not started by this order; the next tick repeats it
 	case m.GetResult() != nil:
 		j.incarnation = max(j.incarnation, m.GetJob().GetIncarnation())
@@ -114,7 +118,7 @@ func (s *state) runs(j *job, ref *messages.JobRef) {
 		j.phase = running
 		s.touch(j) // what it was to know besides its start
 	}
-	j.incarnation = max(j.incarnation, ref.GetIncarnation())
+	j.incarnation, j.stranger = max(j.incarnation, ref.GetIncarnation()), time.Time{}
 }
 
 // onResizeReply takes in which size a job knows.
@@ -128,8 +132,13 @@ func (s *state) onResizeReply(m *messages.ResizeJobReply) {
 
 // onFinished takes in that a job has ended.
 func (s *state) onFinished(now time.Time, m *messages.JobFinished) {
-	if j := s.jobs[m.GetJob().GetId()]; j != nil && j.phase != queued && m.GetJob().GetIncarnation() > j.after {
-		j.incarnation = max(j.incarnation, m.GetJob().GetIncarnation())
+	j := s.jobs[m.GetJob().GetId()]
+	if j == nil || j.phase == queued {
+		return
+	}
+	// What one says that is over counts no more: another home goes on with the job.
+	if n := m.GetJob().GetIncarnation(); n > j.after && n >= j.incarnation {
+		j.incarnation = n
 		s.finish(now, j, m.GetResult().GetPhase())
 	}
 }
@@ -155,21 +164,28 @@ func (s *state) due(now time.Time) {
 	}
 }
 
+// letter is what is to be sent to the ParameterServer of a node.
+type letter struct {
+	to   string
+	what any
+}
+
 // orders returns what is to be sent about a job now.
-func (s *state) orders(now time.Time, j *job) []any {
-	var orders []any
+func (s *state) orders(now time.Time, j *job) []letter {
+	var orders []letter
+	send := func(what any) { orders = append(orders, letter{j.home, what}) }
 	if j.phase == starting || now.Sub(j.polled) >= pollEvery {
 		j.polled = now
-		orders = append(orders, &messages.StartJob{
+		send(&messages.StartJob{
 			JobId: j.id, Task: j.task, Size: j.size(s.term, s.gone()), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())),
 			Key: j.key, AfterIncarnation: j.after,
 		})
 	}
 	if j.phase == running && j.acked < j.seq {
-		orders = append(orders, &messages.ResizeJob{Job: j.ref(), Size: j.size(s.term, s.gone())})
+		send(&messages.ResizeJob{Job: j.ref(), Size: j.size(s.term, s.gone())})
 	}
 	if j.stop != nil {
-		orders = append(orders, &messages.StopJob{JobId: j.id, Reason: j.stop.GetReason(), Key: j.key})
+		send(&messages.StopJob{JobId: j.id, Reason: j.stop.GetReason(), Key: j.key})
 	}
 	return orders
 }
@@ -198,8 +214,8 @@ func (s *state) takeNews() []event {
 }
 
 // takeOrders returns what is to be sent about the jobs touched since.
-func (s *state) takeOrders(now time.Time) []any {
-	var orders []any
+func (s *state) takeOrders(now time.Time) []letter {
+	var orders []letter
 	seen := map[*job]bool{}
 	for _, j := range s.touched {
 		if s.jobs[j.id] == j && !seen[j] {

@@ -33,7 +33,7 @@ func (s *state) accept(now time.Time, m *messages.SubmitJob) (*messages.SubmitJo
 	if s.jobs[id] != nil {
 		return nil, fault.New("scheduler.submit", fault.Conflict, "job %s is there already", id)
 	}
-	return s.enqueue(now, now, m.GetSubmittedMs(), &job{id: id, key: m.GetKey(), task: resolved}), nil
+	return s.enqueue(now, now, m.GetSubmittedMs(), &job{id: id, key: m.GetKey(), task: resolved}, ""), nil
 }
 
 // resume queues a job again that does not run.
@@ -62,7 +62,7 @@ func (s *state) takeUp(now time.Time, m *messages.ResumeJob) (*messages.SubmitJo
 	return s.enqueue(now, now.Add(-waited), m.GetSubmittedMs(), &job{
 		id: m.GetJobId(), key: m.GetKey(), earlier: before.keys, task: resolved, seq: before.seq,
 		incarnation: after, after: after,
-	}), nil
+	}, m.GetHome()), nil
 }
 
 // seen returns the answer to a submission or resume that came before, nil for
@@ -86,8 +86,9 @@ func (s *state) seen(key string) (*messages.SubmitJobReply, error) {
 
 // enqueue puts a job into the queue, where it has been since then, and starts it
 // if a slot is free. What it says of that is dated to when the job was submitted,
-// in milliseconds since 1970, so that who says it again says the same; 0: now.
-func (s *state) enqueue(now, since time.Time, submittedMs int64, j *job) *messages.SubmitJobReply {
+// in milliseconds since 1970, so that who says it again says the same; 0: now. One
+// that runs on a node already, its home, goes on there instead.
+func (s *state) enqueue(now, since time.Time, submittedMs int64, j *job, home string) *messages.SubmitJobReply {
 	at := now
 	if submittedMs > 0 {
 		at = time.UnixMilli(submittedMs)
@@ -95,7 +96,11 @@ func (s *state) enqueue(now, since time.Time, submittedMs int64, j *job) *messag
 	s.submissions++
 	j.submission, j.submitted, j.grants = s.submissions, since, map[string]uint32{}
 	s.jobs[j.id], s.keys[j.key] = j, j.id
-	s.queue = insert(s.queue, j)
+	if home == "" {
+		s.queue = insert(s.queue, j)
+	} else {
+		s.goOn(j, home)
+	}
 	s.post(j, at, &messages.JobEvent{What: &messages.JobEvent_Queued{Queued: &messages.JobQueued{}}})
 	o := j.task.GetOptions()
 	for _, warning := range []string{s.wavesWarning(j, s.clamp(j, o.GetDefaultParallelism())), s.labelsWarning(j)} {

@@ -57,8 +57,9 @@ func newWorld(t testing.TB, seed uint64, policy scheduler.Policy) *world {
 	w.journal = w.sim.Spawn("journal", actor.PropsFromFunc(w.keep))
 	w.scheduler = w.sim.Spawn("scheduler", scheduler.Observed(scheduler.Deps{
 		Log: zap.NewNop().WithOptions(zap.Development()), Rim: w.sim.Rim(), Policy: policy, Journal: journal,
-		NewID:           func() string { ids++; return fmt.Sprintf("j%02d", ids) },
-		ParameterServer: func() *actor.PID { return w.server },
+		NewID: func() string { ids++; return fmt.Sprintf("j%02d", ids) },
+		Node:  "n1", Term: 1,
+		ParameterServer: func(string) *actor.PID { return w.server },
 	}, func(check func() error, kept func() (int, int)) { w.check, w.kept = check, kept }))
 	w.server = w.sim.Spawn("paramserver", paramserver.Props(paramserver.Deps{
 		Log: zap.NewNop().WithOptions(zap.Development()), Rim: w.sim.Rim(), Journal: journal,

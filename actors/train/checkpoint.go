@@ -187,7 +187,11 @@ func (j *job) told(ctx actor.Context) {
 	if j.cancelSl != nil {
 		j.cancelSl()
 	}
-	j.state.emit(actorkit.EndEvent(j.ended.GetResult()))
+	if j.deps.Shared && j.ended.GetResult().GetPhase() == messages.Phase_PHASE_TAKEN_OVER {
+		clear(j.state.nodes) // what hosts have of it is the next incarnation's, and so are its watchers
+	} else {
+		j.state.emit(actorkit.EndEvent(j.ended.GetResult()))
+	}
 	j.tidy()
 	j.tellEnd(ctx)
 }

@@ -35,7 +35,7 @@ func (j *job) dispatch(ctx actor.Context) {
 
 // send gives an attempt to the invoker of its lane, spawning it for the first.
 func (j *job) send(ctx actor.Context, t *attempt) {
-	j.nodes[t.invoke.GetNode()] = true
+	j.state.nodes[t.invoke.GetNode()] = true
 	function := t.invoke.GetAttempt().GetFunction()
 	invoker := &j.invokers[function][t.lane]
 	if *invoker == nil {

@@ -63,12 +63,12 @@ func (j *job) tellEnd(ctx actor.Context) {
 		ctx.Request(ctx.Parent(), j.ended)
 	}
 	late := j.deps.Rim.Now().Sub(j.endedAt) >= lingerFor
-	for node, there := range j.nodes {
+	for node, there := range j.state.nodes {
 		is := j.deps.Host(node) != nil
 		if late || !is && !there || j.state.lostAll(node) {
-			delete(j.nodes, node) // gone, and the tensors with it
+			delete(j.state.nodes, node) // gone, and the tensors with it
 		} else {
-			j.nodes[node] = is
+			j.state.nodes[node] = is
 		}
 	}
 	j.releaseAll(ctx)
@@ -89,7 +89,7 @@ func (j *job) leave() {
 // What it has left on hosts goes with what its next incarnation lets go of.
 func (j *job) onStartJob() {
 	if j.ended != nil {
-		clear(j.nodes)
+		clear(j.state.nodes)
 	}
 }
 
@@ -104,14 +104,14 @@ func (j *job) here() *messages.AttemptRef {
 
 // release tells every host that may hold tensors of the job what may go.
 func (j *job) release(ctx actor.Context, m *messages.ReleaseTensors) {
-	for node := range j.nodes {
+	for node := range j.state.nodes {
 		actorkit.Request(ctx, j.deps.Host(node), m)
 	}
 }
 
 func (j *job) onReleased(m *messages.ReleaseTensorsReply) {
 	if j.ended != nil && m.GetJob().GetIncarnation() == j.state.ref.GetIncarnation() {
-		delete(j.nodes, m.GetNode())
+		delete(j.state.nodes, m.GetNode())
 	}
 }
 

@@ -31,9 +31,12 @@ type Models interface {
 // Deps is everything a job may touch outside its own state. All are required
 // but Options.
 type Deps struct {
-	Log    *zap.Logger
-	Rim    actorkit.Rim
-	Node   string      // this one
+	Log  *zap.Logger
+	Rim  actorkit.Rim
+	Node string // this one
+	// Shared says that other nodes run jobs of this Scheduler, too: one that takes
+	// this job over goes on with it for the same people, on the same hosts.
+	Shared bool
 	Space  plane.Space // where merged models go, and which opens what hosts hold
 	Models Models
 	// OpenModel opens a model to start from: a stored one by its id, or a
@@ -61,7 +64,6 @@ func Props(ref *messages.JobRef, start *messages.StartJob, vault Vault, deps Dep
 			saver:    saver{from: vault.From(), every: time.Duration(start.GetTask().GetOptions().GetCheckpointEveryMs()) * time.Millisecond},
 			outbox:   actorkit.NewOutbox(ref),
 			children: map[string]child{},
-			nodes:    map[string]bool{},
 		}
 	}, opts...)
 }
@@ -77,7 +79,6 @@ type job struct {
 	staged   *step               // the step that the invokers work on
 	children map[string]child    // its invokers, by their id
 	invokers [][lanes]*actor.PID // the same by function and lane; nil: none
-	nodes    map[string]bool     // hosts that may hold tensors of the job; false: not there at the last look
 	failures int                 // of the running effect, in a row
 	storing  storing             // the result
 
@@ -216,7 +217,7 @@ func (j *job) proceed(ctx actor.Context) {
 		}
 		j.dispatch(ctx)
 		j.checkpoint()
-	} else if j.accepted && j.outbox.Empty() && len(j.nodes) == 0 {
+	} else if j.accepted && j.outbox.Empty() && len(j.state.nodes) == 0 {
 		ctx.Stop(ctx.Self())
 	}
 	j.post(ctx)
@@ -238,7 +239,7 @@ func (j *job) announce() {
 	j.log.Info("job started", zap.Uint32("parallelism", j.state.parallelism()), zap.Uint32("slots", j.state.slots()))
 	after := lastOf(j.state.before)
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Started{Started: &messages.JobStarted{
-		AfterIncarnation: after.GetIncarnation(), AfterSeq: after.GetSeq(),
+		AfterIncarnation: after.GetIncarnation(), AfterSeq: after.GetSeq(), Node: j.deps.Node,
 		QueuedMs: j.start.GetQueuedMs(), Epochs: j.state.task.GetEpochs(), TrainSamples: j.state.task.GetTrainSamples(),
 		Parallelism: j.state.parallelism(), Slots: j.state.slots(), Epoch: j.state.epoch, Round: j.state.round,
 	}}})

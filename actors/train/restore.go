@@ -43,7 +43,7 @@ func (j *job) ask(ctx actor.Context) {
 	j.state.restoring = true
 	j.restoring.asked = map[string]bool{}
 	for _, g := range j.state.size.GetGrants() {
-		j.restoring.asked[g.GetNode()], j.nodes[g.GetNode()] = true, true
+		j.restoring.asked[g.GetNode()], j.state.nodes[g.GetNode()] = true, true
 		actorkit.Request(ctx, j.deps.Host(g.GetNode()), &messages.AskState{Job: j.state.ref})
 	}
 	j.deps.Rim.SendAfter(askFor, j.self, &restoreDue{})
@@ -69,7 +69,7 @@ func (j *job) takeUp() {
 	}
 	j.restoring.begun = true
 	w := &restoreWork{
-		ctx: j.work, vault: j.vault, space: j.deps.Space,
+		ctx: j.work, vault: j.vault, space: j.deps.Space, node: j.deps.Node,
 		stored: j.vault.From(), prefix: j.key("restored-"), job: j.state.ref, n: j.state.parallelism(),
 	}
 	if isLater(j.restoring.kept, w.stored) {
@@ -113,7 +113,8 @@ type restoreWork struct {
 	ctx    context.Context
 	vault  Vault
 	space  plane.Space
-	kept   *messages.JobState // whose tensors lie here; nil: the stored one is no older
+	node   string             // this one
+	kept   *messages.JobState // whose tensors lie on hosts; nil: the stored one is no older
 	stored *messages.JobState // nil: none
 	prefix string             // of the keys of its tensors
 	job    *messages.JobRef   // that takes it up
@@ -122,7 +123,7 @@ type restoreWork struct {
 
 func (w *restoreWork) run() *restored {
 	st := w.trimmed(w.kept)
-	kept := st != nil && w.complete(st)
+	kept := st != nil && w.complete(st) && w.bring(st)
 	if !kept {
 		var err error
 		if st, err = w.fetch(w.trimmed(w.stored)); err != nil {
@@ -137,7 +138,7 @@ func (w *restoreWork) run() *restored {
 
 // discard removes what was fetched for a job that is not there any more.
 func (w *restoreWork) discard() {
-	for _, t := range Tensors(w.stored) {
+	for _, t := range append(Tensors(w.stored), Tensors(w.kept)...) {
 		_ = w.space.Remove(w.keyOf(t)) // what stays goes with the process
 	}
 }
@@ -156,7 +157,7 @@ func (w *restoreWork) trimmed(st *messages.JobState) *messages.JobState {
 	return st
 }
 
-// complete reports whether all tensors of a state are here.
+// complete reports whether all tensors of a state can be had.
 func (w *restoreWork) complete(st *messages.JobState) bool {
 	for _, t := range Tensors(st) {
 		blob, err := w.space.Open(w.ctx, wire.PlaneRef(t.Ref))
@@ -168,10 +169,38 @@ func (w *restoreWork) complete(st *messages.JobState) bool {
 	return true
 }
 
+// bring copies what is the job's own here, as an earlier incarnation may have been on
+// another node, and names it so in the state. It reports whether all of it came.
+func (w *restoreWork) bring(st *messages.JobState) bool {
+	for _, t := range Tensors(st) {
+		if !t.Own || t.Ref.GetNode() == w.node {
+			continue
+		}
+		ref, err := w.copy(t, func() (io.ReadCloser, error) {
+			blob, err := w.space.Open(w.ctx, wire.PlaneRef(t.Ref))
+			if err != nil {
+				return nil, err
+			}
+			return blobReader{io.NewSectionReader(blob, 0, blob.Size()), blob}, nil
+		})
+		if err != nil {
+			return false
+		}
+		t.Set(ref)
+	}
+	return true
+}
+
+// blobReader reads a blob from its start, and closes it.
+type blobReader struct {
+	io.Reader
+	io.Closer
+}
+
 // fetch copies the tensors of a stored state here, and names them so in it.
 func (w *restoreWork) fetch(st *messages.JobState) (*messages.JobState, error) {
 	for _, t := range Tensors(st) {
-		ref, err := w.copy(t)
+		ref, err := w.copy(t, func() (io.ReadCloser, error) { return w.vault.Open(w.ctx, t.Ref) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Name, err)
 		}
@@ -180,12 +209,12 @@ func (w *restoreWork) fetch(st *messages.JobState) (*messages.JobState, error) {
 	return st, nil
 }
 
-func (w *restoreWork) copy(t TensorPlace) (*messages.TensorRef, error) {
+func (w *restoreWork) copy(t TensorPlace, open func() (io.ReadCloser, error)) (*messages.TensorRef, error) {
 	key := w.keyOf(t)
 	if err := w.space.Remove(key); err != nil { // of a try before this one
 		return nil, err
 	}
-	from, err := w.vault.Open(w.ctx, t.Ref)
+	from, err := open()
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ func (s *state) mark(now time.Time) {
 		Best:      s.best, EndedEarly: s.early, Bereft: sorted(s.bereft),
 		Validate: s.validate, NextCheck: s.nextCheck, History: s.history.snapshot(now),
 		Events: s.emitted, Before: s.before,
+		Nodes: slices.Sorted(maps.Keys(s.nodes)),
 	}
 }
 
@@ -46,6 +47,9 @@ func (s *state) restore(from *messages.JobState, now time.Time) {
 	}
 	s.before = EventsUpTo(from)
 	s.sizing = s.wantsSize()
+	for _, node := range from.GetNodes() {
+		s.nodes[node] = true
+	}
 	s.mark(now)
 }
 

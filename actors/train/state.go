@@ -58,6 +58,7 @@ type state struct {
 	warned    map[string]bool      // what functions warned of
 	emitted   uint64               // those that were, too
 	after     uint64               // incarnations up to this one are of earlier lives
+	nodes     map[string]bool      // whose hosts may hold tensors of the job; false: not there at the last look
 	before    []*messages.EventEnd // of earlier incarnations: where their events end
 	fatal     *messages.Failure    // why the job cannot go on
 }
@@ -76,6 +77,7 @@ func newState(node string, ref *messages.JobRef, start *messages.StartJob) *stat
 		bereft:     map[uint32]bool{},
 		paces:      paces{},
 		warned:     map[string]bool{},
+		nodes:      map[string]bool{},
 		after:      start.GetAfterIncarnation(),
 	}
 	s.history.queued = time.Duration(start.GetQueuedMs()) * time.Millisecond

@@ -26,6 +26,7 @@ func byFunction(st *messages.JobState) [2]perFunction {
 // incarnation of a job the same name means the same bytes.
 type TensorPlace struct {
 	Name string // of the file that it is in the store
+	Own  bool   // it is the job's and lies beside it; else one of its functions has it
 	Ref  *messages.TensorRef
 	Set  func(*messages.TensorRef) // names another one there
 }
@@ -35,7 +36,7 @@ func Tensors(st *messages.JobState) []TensorPlace {
 	var places []TensorPlace
 	add := func(ref *messages.TensorRef, set func(*messages.TensorRef), name string, of ...any) {
 		if ref != nil {
-			places = append(places, TensorPlace{Name: fmt.Sprintf(name, of...) + ".safetensors", Ref: ref, Set: set})
+			places = append(places, TensorPlace{Name: fmt.Sprintf(name, of...) + ".safetensors", Own: true, Ref: ref, Set: set})
 		}
 	}
 	version := st.GetModelVersion()
@@ -49,6 +50,7 @@ func Tensors(st *messages.JobState) []TensorPlace {
 	for i, refs := range byFunction(st) {
 		for _, function := range slices.Sorted(maps.Keys(refs)) {
 			add(refs[function], func(r *messages.TensorRef) { refs[function] = r }, [...]string{"optimizer", "residual"}[i]+"-%d-%d", version, function)
+			places[len(places)-1].Own = false
 		}
 	}
 	add(st.GetSharedOptimizer(), func(r *messages.TensorRef) { st.SharedOptimizer = r }, "optimizer-%d", version)
