@@ -13,6 +13,7 @@ type Train struct {
 	K               int32         `json:"k"`               // batches per round; -1: one round an epoch
 	Merge           string        `json:"merge"`
 	OptimizerState  string        `json:"optimizer_state"`
+	Compress        string        `json:"compress"`       // none, int8: how answers are encoded
 	ValidateEvery   float64       `json:"validate_every"` // epochs; -1: only at the end
 	LRScale         string        `json:"lr_scale"`       // none, sqrt, linear
 	Shuffle         bool          `json:"shuffle"`
@@ -37,6 +38,7 @@ func DefaultTrain() Train {
 		Merge:           "average",
 		LRScale:         "none",
 		OptimizerState:  "keep",
+		Compress:        "none",
 		ValidateEvery:   1,
 		Shuffle:         true,
 		Retries:         3,

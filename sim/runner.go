@@ -95,7 +95,7 @@ func (r *Runner) gone() {
 const cancelTakes = 5 * time.Millisecond
 
 func (r *Runner) discard(answer *messages.Invoked) {
-	for _, ref := range []*messages.TensorRef{answer.GetModel(), answer.GetOptimizer()} {
+	for _, ref := range []*messages.TensorRef{answer.GetModel(), answer.GetOptimizer(), answer.GetResidual()} {
 		if ref != nil {
 			_ = r.space.Remove(ref.GetKey()) // memory: cannot fail
 		}

@@ -96,9 +96,10 @@ type execution struct {
 	slot     int
 	began    func()
 	nonce    uint64
-	split    *split      // the data; nil before it was opened
-	open     []io.Closer // what is read of the plane
-	outputs  []*output   // what is written
+	split    *split          // the data; nil before it was opened
+	residual functions.Input // what the function's last encoded answer lacked; Size 0: nothing
+	open     []io.Closer     // what is read of the plane
+	outputs  []*output       // what is written
 	warnings warnings
 }
 
@@ -120,7 +121,12 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 	if x.executor.Prepare != nil && !startsLate(runtime, function) {
 		x.began()
 	}
-	model, optimizer := x.output(keyModel, &x.executor.models), x.output(keyOptimizer, &x.executor.optimizers)
+	encoded, err := encodes(x.inv)
+	if err != nil {
+		return nil, err
+	}
+	model, optimizer := x.output(modelKey(encoded), &x.executor.models), x.output(keyOptimizer, &x.executor.optimizers)
+	model.what = keyModel // whatever its key
 	switch call.Task {
 	case functions.Train:
 		if x.inv.GetPlan().GetWantOptimizer() {
@@ -150,7 +156,12 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 		}
 	}
 	if call.OptimizerOut != nil && got.HasOptimizer {
-		answer.Optimizer, err = optimizer.seal(ctx, tensor.Source{})
+		if answer.Optimizer, err = optimizer.seal(ctx, tensor.Source{}); err != nil {
+			return nil, err
+		}
+	}
+	if encoded {
+		answer.Model, answer.Residual, err = x.encode(ctx, answer.GetModel(), call.Model)
 	}
 	return answer, err
 }

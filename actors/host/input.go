@@ -39,7 +39,12 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 		return call, err
 	}
 	if x.inv.GetOptimizer() != nil {
-		call.Optimizer, err = x.tensors(ctx, "host.optimizer", x.inv.GetOptimizer())
+		if call.Optimizer, err = x.tensors(ctx, "host.optimizer", x.inv.GetOptimizer()); err != nil {
+			return call, err
+		}
+	}
+	if x.inv.GetResidual() != nil { // of the function's state, too
+		x.residual, err = x.tensors(ctx, "host.optimizer", x.inv.GetResidual())
 	}
 	return call, err
 }

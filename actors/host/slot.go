@@ -170,7 +170,7 @@ func (s *state) retired() int {
 // keysOf names the tensors of an answer.
 func keysOf(answer *messages.Invoked) []string {
 	var keys []string
-	for _, ref := range []*messages.TensorRef{answer.GetModel(), answer.GetOptimizer()} {
+	for _, ref := range []*messages.TensorRef{answer.GetModel(), answer.GetOptimizer(), answer.GetResidual()} {
 		if ref != nil {
 			keys = append(keys, ref.GetKey())
 		}

@@ -23,6 +23,8 @@ type Tensors interface {
 const (
 	keyModel     = "model"
 	keyOptimizer = "optimizer"
+	keyResidual  = "residual" // what an encoded model lacks
+	keyPlain     = "plain"    // a model before it is encoded
 )
 
 // answerKey names one tensor file of an attempt's answer:
@@ -43,7 +45,7 @@ type course [3]uint64
 // false for keys that are no answer's: those belong to somebody else.
 func parseAnswerKey(key string) (c course, ok bool) {
 	parts := strings.Split(key, "/")
-	if len(parts) != 4 || (parts[3] != keyModel && parts[3] != keyOptimizer) {
+	if len(parts) != 4 || !slices.Contains([]string{keyModel, keyOptimizer, keyResidual, keyPlain}, parts[3]) {
 		return c, false
 	}
 	numbers := append([]string{parts[1]}, strings.Split(parts[2], "-")...)

@@ -30,7 +30,7 @@ func TestRunWithoutFlagsTakesEveryDefault(t *testing.T) {
 func TestRunHandsOverEveryFlag(t *testing.T) {
 	c := succeeded()
 	r := newWorld(t).run(c, "run", "softmax", "--dataset", "d.npz", "-e", "9", "-b", "3", "--lr", "0.5", "-p", "70", "--min-parallelism", "4",
-		"--max-parallelism", "96", "--static", "-K", "-1", "--merge", "average:unweighted", "--clip", "2.5", "--goal-accuracy", "97.5", "--patience", "3", "--max-time", "90m", "--keep", "best", "--optimizer-state", "reset",
+		"--max-parallelism", "96", "--static", "-K", "-1", "--merge", "average:unweighted", "--clip", "2.5", "--goal-accuracy", "97.5", "--patience", "3", "--max-time", "90m", "--keep", "best", "--optimizer-state", "reset", "--compress", "int8",
 		"--validate-every", "0.25", "--no-shuffle", "--seed", "18446744073709551615", "--retries", "1", "--min-functions", "2", "--no-backup", "--on-bad-samples", "drop",
 		"--function-timeout", "1m30s", "--checkpoint-every", "10s", "--arg", "a=1", "--arg", "b==,", "--priority", "-3", "--chaos", "kill=0.5,seed=9",
 		"--threads", "2", "--store", "mem://", "--lr-scale", "sqrt", "--warmup", "0.5", "--env", "E=f", "--init", "m.safetensors",
@@ -41,7 +41,7 @@ func TestRunHandsOverEveryFlag(t *testing.T) {
 		DatasetLabel: "y", DatasetTestShare: 0.5,
 		Options: &messages.TrainOptions{
 			DefaultParallelism: 70, MinParallelism: 4, MaxParallelism: 96, StaticParallelism: true, K: -1,
-			Merge: "average:unweighted", Clip: 2.5, GoalAccuracy: 97.5, Patience: 3, MaxTimeMs: 5_400_000, Keep: "best", OptimizerState: "reset", ValidateEvery: 0.25, Shuffle: proto.Bool(false),
+			Merge: "average:unweighted", Clip: 2.5, GoalAccuracy: 97.5, Patience: 3, MaxTimeMs: 5_400_000, Keep: "best", OptimizerState: "reset", Compress: "int8", ValidateEvery: 0.25, Shuffle: proto.Bool(false),
 			Seed: 1<<64 - 1, Retries: proto.Uint32(1), MinFunctions: 2, FunctionTimeoutMs: 90_000, CheckpointEveryMs: 10_000,
 			Backup: proto.Bool(false), OnBadSamples: "drop",
 			Chaos: &messages.ChaosPlan{Kill: 0.5, Seed: 9}, Args: map[string]string{"a": "1", "b": "=,"}, Priority: -3,

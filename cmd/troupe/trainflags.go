@@ -23,6 +23,7 @@ type trainFlags struct {
 	options        *messages.TrainOptions
 	merge          string
 	optimizerState string
+	compress       string
 	lrScale        string
 	keep           string
 	label          string
@@ -40,7 +41,7 @@ func newTrainFlags() *trainFlags {
 	d := config.DefaultTrain()
 	return &trainFlags{
 		epochs: d.Epochs, batch: d.BatchSize, lr: d.LR,
-		merge: d.Merge, optimizerState: d.OptimizerState, lrScale: d.LRScale, keep: d.Keep, shuffle: d.Shuffle, retries: d.Retries,
+		merge: d.Merge, optimizerState: d.OptimizerState, compress: d.Compress, lrScale: d.LRScale, keep: d.Keep, shuffle: d.Shuffle, retries: d.Retries,
 		backup: d.Backup, onBadSamples: d.OnBadSamples,
 		options: &messages.TrainOptions{
 			MinParallelism:    d.MinParallelism,
@@ -82,6 +83,7 @@ func (f *trainFlags) registerTask(set *pflag.FlagSet, dataset string) {
 	set.Var(strategy(&f.merge), "merge", "how models are merged: "+strings.Join(tensor.Strategies(), ", "))
 	set.Var(limit(&o.Clip), "clip", "most that the L2 norm of a function's change in a round may be; what changed more is scaled down (default: no limit)")
 	set.Var(oneOf(&f.optimizerState, task.OptimizerStates()), "optimizer-state", "what becomes of it at a merge")
+	set.Var(oneOf(&f.compress, task.Compressions()), "compress", "how functions' models are encoded for the merge: int8 is a quarter of the bytes between nodes, and what it loses comes with the next round")
 	set.Var(epochs(&o.ValidateEvery), "validate-every", "epochs between validations; a fraction validates within epochs; -1: only at the end")
 	set.Var(percent(&o.GoalAccuracy), "goal-accuracy", "end once a validation measures this accuracy in percent")
 	set.Var(whole(&o.Patience, 1, task.MaxEpochs), "patience", "end after so many validated epochs without a better one")
@@ -128,7 +130,7 @@ func (f *trainFlags) task(function string, set *pflag.FlagSet) (*messages.TrainT
 	}
 	o := f.options
 	o.Keep = f.keep
-	o.Merge, o.OptimizerState, o.LrScale, o.Retries = f.merge, f.optimizerState, f.lrScale, &f.retries
+	o.Merge, o.OptimizerState, o.Compress, o.LrScale, o.Retries = f.merge, f.optimizerState, f.compress, f.lrScale, &f.retries
 	shuffle := f.shuffle && !f.noShuffle
 	o.Shuffle = &shuffle
 	backup := f.backup && !f.noBackup

@@ -120,6 +120,7 @@ func optionFields() []optionField {
 		word("merge", "how models are merged", func(o *O) *string { return &o.Merge }),
 		number("clip", "most that the L2 norm of a function's change in a round may be", func(o *O) *float64 { return &o.Clip }),
 		word("optimizer_state", "what becomes of it at a merge: "+strings.Join(task.OptimizerStates(), ", "), func(o *O) *string { return &o.OptimizerState }),
+		word("compress", "how answers are encoded, for merges of many nodes: "+strings.Join(task.Compressions(), ", "), func(o *O) *string { return &o.Compress }),
 		word("lr_scale", "how lr follows N: "+strings.Join(task.LRScales(), ", "), func(o *O) *string { return &o.LrScale }),
 		number("warmup", "epochs over which lr rises to its value", func(o *O) *float64 { return &o.Warmup }),
 		number("validate_every", "epochs between validations; -1: only at the end", func(o *O) *float64 { return &o.ValidateEvery }),

@@ -16,7 +16,7 @@ import (
 func TestDecodeTaskReadsEveryOption(t *testing.T) {
 	got, err := jobjson.DecodeTask([]byte(`{"model_type":"net","batch_size":32,"epochs":5,"dataset":"digits","lr":1e-3,"function_name":"mlp","options":{
 		"default_parallelism":2,"min_parallelism":2,"max_parallelism":8,"static_parallelism":true,"k":-1,"merge":"median","clip":1.5,
-		"optimizer_state":"reset","lr_scale":"sqrt","warmup":0.5,"validate_every":0.25,"goal_accuracy":99.5,"patience":3,"max_time":"1h","keep":"best",
+		"optimizer_state":"reset","compress":"int8","lr_scale":"sqrt","warmup":0.5,"validate_every":0.25,"goal_accuracy":99.5,"patience":3,"max_time":"1h","keep":"best",
 		"shuffle":false,"seed":18446744073709551615,"retries":0,"min_functions":2,"function_timeout":90.5,"backup":false,"on_bad_samples":"fail",
 		"checkpoint_every":"10s","init":"j1","init_partial":true,"args":{"a":"1"},"env":{"B":"2"},"require_labels":{"gpu":"a100"},"priority":-3,"chaos":"kill=0.5,seed=7"}}`))
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func TestDecodeTaskReadsEveryOption(t *testing.T) {
 		ModelType: "net", BatchSize: 32, Epochs: 5, Dataset: "digits", Lr: 0.001, FunctionName: "mlp",
 		Options: &messages.TrainOptions{
 			DefaultParallelism: 2, MinParallelism: 2, MaxParallelism: 8, StaticParallelism: true, K: -1, Merge: "median", Clip: 1.5,
-			OptimizerState: "reset", LrScale: "sqrt", Warmup: 0.5, ValidateEvery: 0.25, GoalAccuracy: 99.5, Patience: 3, MaxTimeMs: 3_600_000, Keep: "best",
+			OptimizerState: "reset", Compress: "int8", LrScale: "sqrt", Warmup: 0.5, ValidateEvery: 0.25, GoalAccuracy: 99.5, Patience: 3, MaxTimeMs: 3_600_000, Keep: "best",
 			Shuffle: proto.Bool(false), Seed: 1<<64 - 1, Retries: proto.Uint32(0), MinFunctions: 2, FunctionTimeoutMs: 90_500, Backup: proto.Bool(false),
 			OnBadSamples: "fail", CheckpointEveryMs: 10_000, Init: "j1", InitPartial: true, Args: map[string]string{"a": "1"},
 			Env: map[string]string{"B": "2"}, RequireLabels: map[string]string{"gpu": "a100"}, Priority: -3, Chaos: &messages.ChaosPlan{Kill: 0.5, Seed: 7},

@@ -27,6 +27,9 @@ const (
 // OptimizerStates lists what options.optimizer_state may be.
 func OptimizerStates() []string { return []string{"keep", "reset", "average"} }
 
+// Compressions lists what options.compress may be.
+func Compressions() []string { return tensor.Encodings() }
+
 // LRScales lists what options.lr_scale may be.
 func LRScales() []string { return []string{"none", "sqrt", "linear"} }
 
@@ -100,6 +103,9 @@ func checkParallelism(t *messages.TrainTask) error {
 func checkMerge(t *messages.TrainTask) error {
 	o := t.GetOptions()
 	if _, err := tensor.ParseStrategy(o.GetMerge()); err != nil {
+		return invalid("%w", err)
+	}
+	if _, err := tensor.ParseEncoding(o.GetCompress()); err != nil {
 		return invalid("%w", err)
 	}
 	if !finite(o.GetClip()) || o.GetClip() < 0 {

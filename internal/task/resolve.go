@@ -45,6 +45,7 @@ func complete(t *messages.TrainTask, d config.Train) {
 	setDefault(&o.K, d.K)
 	setDefault(&o.Merge, d.Merge)
 	setDefault(&o.OptimizerState, d.OptimizerState)
+	setDefault(&o.Compress, d.Compress)
 	setDefault(&o.ValidateEvery, d.ValidateEvery)
 	setDefault(&o.LrScale, d.LRScale)
 	setDefault(&o.Seed, d.Seed)

@@ -24,7 +24,7 @@ func TestResolveSetsEveryDefault(t *testing.T) {
 	require.Truef(t, proto.Equal(&messages.TrainTask{
 		FunctionName: "mlp", Dataset: "digits", Epochs: 5, BatchSize: 64, Lr: 0.01,
 		Options: &messages.TrainOptions{
-			MinParallelism: 1, K: 16, Merge: "average", OptimizerState: "keep", ValidateEvery: 1, LrScale: "none",
+			MinParallelism: 1, K: 16, Merge: "average", OptimizerState: "keep", Compress: "none", ValidateEvery: 1, LrScale: "none",
 			Shuffle: proto.Bool(true), Retries: proto.Uint32(3), MinFunctions: 1, FunctionTimeoutMs: 30 * 60 * 1000,
 			Backup: proto.Bool(true), OnBadSamples: "fail", Keep: "last",
 		},
@@ -37,7 +37,7 @@ func TestResolveKeepsWhatIsSetAndCopies(t *testing.T) {
 		DatasetDigest: "ab", TrainSamples: 7,
 		Options: &messages.TrainOptions{
 			DefaultParallelism: 3, MinParallelism: 3, MaxParallelism: 3, StaticParallelism: true, K: -1,
-			Merge: "average:unweighted", OptimizerState: "reset", ValidateEvery: -1, LrScale: "sqrt", Warmup: 2,
+			Merge: "average:unweighted", OptimizerState: "reset", Compress: "int8", ValidateEvery: -1, LrScale: "sqrt", Warmup: 2,
 			Shuffle: proto.Bool(false), Seed: math.MaxUint64, Retries: proto.Uint32(0), MinFunctions: 65536,
 			FunctionTimeoutMs: 1, Chaos: &messages.ChaosPlan{Kill: 1}, Args: map[string]string{"a": ""}, Priority: -5,
 			Backup: proto.Bool(false), OnBadSamples: "fail", Keep: "last",
@@ -101,6 +101,7 @@ func TestResolveRefuses(t *testing.T) {
 		"clip negative":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Clip = -1 }, "clip -1: give"},
 		"clip infinite":                {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Clip = math.Inf(1) }, "clip +Inf: give"},
 		"unknown optimizer state":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.OptimizerState = "lose" }, `optimizer-state "lose" does not exist: give one of keep, reset, average`},
+		"unknown compression":          {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.Compress = "int4" }, `compress "int4" does not exist: give one of none, int8`},
 		"validate every NaN":           {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = math.NaN() }, "validate-every NaN"},
 		"validate every infinite":      {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = math.Inf(1) }, "validate-every +Inf"},
 		"validate every -2":            {func(_ *messages.TrainTask, o *messages.TrainOptions) { o.ValidateEvery = -2 }, "validate-every -2"},
