@@ -59,7 +59,7 @@ lint: need ## go vet, staticcheck, formatting, message conventions
 test: need needpy ## all tests: unit, 200-seed simulations, Python, end to end (PKG=./tensor/... for a part)
 	$(PYTEST)
 	TROUPE_SEEDS=200 go test -vet=off -timeout 30m -tags invariants $(PKG)
-	go test -vet=off -run '^(TestCheck|TestAThousandRounds)' ./internal/invariant $(if $(filter ./... ./sim%,$(PKG)),./sim)
+	go test -vet=off -run '^(TestCheck|TestAThousandRounds|TestTheLargestJob)' ./internal/invariant $(if $(filter ./... ./sim%,$(PKG)),./sim)
 
 race: need needpy ## the short tests under the race detector (needs a C compiler)
 	@tools/need.sh gcc

@@ -218,14 +218,18 @@ func (x *RoundPlan) GetCompress() string {
 // repeat has come for 10 s. Answered by InvokeAccepted at once and by Invoked
 // or InvokeFailed in the end; a repeat of an ended attempt gets its end again.
 type Invoke struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"` // the host's
-	Plan          *RoundPlan             `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
-	Ranges        []*Range               `protobuf:"bytes,4,rep,name=ranges,proto3" json:"ranges,omitempty"`       // the assignment, in training order
-	Seed          uint64                 `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`          // of the function's random draws
-	Optimizer     *TensorRef             `protobuf:"bytes,6,opt,name=optimizer,proto3" json:"optimizer,omitempty"` // state to start from; unset: none
-	Residual      *TensorRef             `protobuf:"bytes,7,opt,name=residual,proto3" json:"residual,omitempty"`   // what the function's last encoded answer lacked; unset: nothing
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Attempt   *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node      string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"` // the host's
+	Plan      *RoundPlan             `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	Ranges    []*Range               `protobuf:"bytes,4,rep,name=ranges,proto3" json:"ranges,omitempty"`       // the assignment, in training order
+	Seed      uint64                 `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`          // of the function's random draws
+	Optimizer *TensorRef             `protobuf:"bytes,6,opt,name=optimizer,proto3" json:"optimizer,omitempty"` // state to start from; unset: none
+	Residual  *TensorRef             `protobuf:"bytes,7,opt,name=residual,proto3" json:"residual,omitempty"`   // what the function's last encoded answer lacked; unset: nothing
+	// A repeat for a host that has said that it has the attempt: but for attempt and
+	// node nothing is set, since the ranges are many. One that has it not any more
+	// wants all of it again.
+	Renewal       bool `protobuf:"varint,8,opt,name=renewal,proto3" json:"renewal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,12 +313,20 @@ func (x *Invoke) GetResidual() *TensorRef {
 	return nil
 }
 
+func (x *Invoke) GetRenewal() bool {
+	if x != nil {
+		return x.Renewal
+	}
+	return false
+}
+
 // InvokeAccepted (event) says that a host has an attempt. FunctionHost to
 // FunctionInvoker, in answer to each Invoke of an attempt that has not ended.
 type InvokeAccepted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Running       bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // else it waits for a slot, or its function is still being started
+	Wanted        bool                   `protobuf:"varint,3,opt,name=wanted,proto3" json:"wanted,omitempty"`   // the host does not have it: a renewal has named what it does not know
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -359,6 +371,13 @@ func (x *InvokeAccepted) GetAttempt() *AttemptRef {
 func (x *InvokeAccepted) GetRunning() bool {
 	if x != nil {
 		return x.Running
+	}
+	return false
+}
+
+func (x *InvokeAccepted) GetWanted() bool {
+	if x != nil {
+		return x.Wanted
 	}
 	return false
 }
@@ -998,7 +1017,7 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x02\n" +
 	"\x06Invoke\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
@@ -1006,10 +1025,12 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\x06ranges\x18\x04 \x03(\v2\x16.troupe.messages.RangeR\x06ranges\x12\x12\n" +
 	"\x04seed\x18\x05 \x01(\x04R\x04seed\x128\n" +
 	"\toptimizer\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\toptimizer\x126\n" +
-	"\bresidual\x18\a \x01(\v2\x1a.troupe.messages.TensorRefR\bresidual\"a\n" +
+	"\bresidual\x18\a \x01(\v2\x1a.troupe.messages.TensorRefR\bresidual\x12\x18\n" +
+	"\arenewal\x18\b \x01(\bR\arenewal\"y\n" +
 	"\x0eInvokeAccepted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
-	"\arunning\x18\x02 \x01(\bR\arunning\"\xda\x04\n" +
+	"\arunning\x18\x02 \x01(\bR\arunning\x12\x16\n" +
+	"\x06wanted\x18\x03 \x01(\bR\x06wanted\"\xda\x04\n" +
 	"\aInvoked\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x120\n" +
 	"\x05model\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x128\n" +

@@ -41,6 +41,8 @@ type Config struct {
 	// until then it heeds nothing, and then it answers, wanted or not.
 	Frozen func(*messages.Invoke) time.Duration
 	Log    *zap.Logger
+	// MaxMessage is what messages between nodes may have in bytes; 0: very few.
+	MaxMessage int
 }
 
 // Company is a simulated company: the node that leads, and those that Join.

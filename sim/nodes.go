@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,6 +18,10 @@ import (
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store/job"
 )
+
+// maxMessage is how large a message between nodes may be. It is small, so that what
+// is small between real nodes, too, comes in pieces, which get lost and late.
+const maxMessage = 400
 
 // lease is for how long a node goes on that does not reach the one that leads.
 const lease = 10 * time.Second
@@ -72,13 +77,9 @@ func (c *Company) Join(name string, slots int, labels map[string]string, delay t
 	return n, nil
 }
 
-// pieceLimit is how large a message between nodes may be. It is small, so that what
-// is always small between real nodes, too, comes in pieces, which get lost and late.
-const pieceLimit = 400
-
 // options are those of each actor of a node; nil is the one that leads.
 func (c *Company) options(n *Node) []actor.PropsOption {
-	split := actorkit.Split{Log: c.config.Log, Limit: pieceLimit, Far: func(to *actor.PID) bool {
+	split := actorkit.Split{Log: c.config.Log, Limit: cmp.Or(c.config.MaxMessage, maxMessage), Far: func(to *actor.PID) bool {
 		home, known := c.homes[top(to.GetId())]
 		return known && home != n
 	}}

@@ -116,6 +116,10 @@ func (s *state) invoke(inv *messages.Invoke, asker *actor.PID, now time.Time) {
 		return
 	}
 	a, ok := j.attempts[placeOf(ref)]
+	if !ok && inv.GetRenewal() {
+		s.answer(asker, &messages.InvokeAccepted{Attempt: ref, Wanted: true})
+		return
+	}
 	if !ok {
 		a = &attempt{job: j, inv: inv}
 		a.queued = s.queue.PushBack(a)

@@ -15,6 +15,7 @@ import (
 const (
 	repeatEvery = time.Second      // of Invoke, and of news that the job has not taken
 	hostSilence = 10 * time.Second // after which a host counts as gone
+	manyRanges  = 1000             // of which a host that has them gets no repeat
 )
 
 // Deps is everything an invoker may touch outside its own state.
@@ -37,6 +38,7 @@ type invoker struct {
 	invoke   *messages.Invoke // the attempt; nil before the first
 	news     any              // FunctionFinished or FunctionLost; nil while the host works
 	heard    time.Time        // last sign of life of the host
+	taken    bool             // the host has the attempt, as far as it has said
 	cancelTk func()
 }
 
@@ -73,14 +75,17 @@ func (i *invoker) onInvoke(ctx actor.Context, m *messages.Invoke) {
 		return // a repeat, or late
 	}
 	i.leave(ctx)
-	i.invoke, i.news, i.heard = m, nil, i.deps.Rim.Now()
+	i.invoke, i.news, i.heard, i.taken = m, nil, i.deps.Rim.Now(), false
 	actorkit.Request(ctx, i.deps.Host(m.GetNode()), m)
 	i.tickAgain(ctx)
 }
 
 // onAccepted takes in a sign of life.
 func (i *invoker) onAccepted(ctx actor.Context, m *messages.InvokeAccepted) {
-	i.heard = i.deps.Rim.Now()
+	i.heard, i.taken = i.deps.Rim.Now(), !m.GetWanted()
+	if m.GetWanted() {
+		i.repeat(ctx)
+	}
 	if m.GetRunning() {
 		ctx.Send(ctx.Parent(), &messages.FunctionStarted{Attempt: m.GetAttempt()})
 	}
@@ -107,9 +112,19 @@ func (i *invoker) onTick(ctx actor.Context, m *tick) {
 				"node %q has sent no sign of life for %s", i.invoke.GetNode(), silent.Round(time.Second))),
 		})
 	default:
-		actorkit.Request(ctx, i.deps.Host(i.invoke.GetNode()), i.invoke)
+		i.repeat(ctx)
 	}
 	i.tickAgain(ctx)
+}
+
+// repeat asks the host again, and renews the lease by that. A host that has the
+// attempt is not sent many ranges again.
+func (i *invoker) repeat(ctx actor.Context) {
+	m := i.invoke
+	if i.taken && len(m.GetRanges()) > manyRanges {
+		m = &messages.Invoke{Attempt: m.GetAttempt(), Node: m.GetNode(), Renewal: true}
+	}
+	actorkit.Request(ctx, i.deps.Host(i.invoke.GetNode()), m)
 }
 
 // tell gives the job news of the attempt, again with each tick.
