@@ -95,6 +95,12 @@ func TestNodesComeAndGo(t *testing.T) {
 
 // Where the functions of a static job run changes nothing about its model.
 func TestAStaticJobGivesTheSameModelOnAnyNodes(t *testing.T) {
+	for _, compress := range []string{"none", "int8"} {
+		t.Run(compress, func(t *testing.T) { sameOnAnyNodes(t, compress) })
+	}
+}
+
+func sameOnAnyNodes(t *testing.T, compress string) {
 	var first []byte
 	for nodes := range 3 {
 		t.Run(fmt.Sprintf("%d nodes", nodes+1), func(t *testing.T) {
@@ -104,7 +110,7 @@ func TestAStaticJobGivesTheSameModelOnAnyNodes(t *testing.T) {
 			}
 			s.Sim.Advance(3 * time.Second)
 			task := small(func(o *messages.TrainOptions) {
-				o.DefaultParallelism, o.StaticParallelism, o.OptimizerState, o.K = 6, true, "keep", 3
+				o.DefaultParallelism, o.StaticParallelism, o.OptimizerState, o.K, o.Compress = 6, true, "keep", 3, compress
 			})
 			id := s.submit(t, task)
 			s.Sim.RunUntil(s.allEnded, time.Hour)

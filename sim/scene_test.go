@@ -96,6 +96,7 @@ func (s *scene) drawTask() *messages.TrainTask {
 			o.Patience, o.Keep = min(uint32(draw.IntN(3)), uint32(float64(task.Epochs-1)/max(o.ValidateEvery, 1))-1), []string{"", "best"}[draw.IntN(2)]
 		}
 	}
+	task.Options.Compress = []string{"none", "int8"}[draw.IntN(2)]
 	return task
 }
 

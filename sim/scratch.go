@@ -21,6 +21,7 @@ type Scratch struct {
 type Held struct {
 	Answers    int // models that functions gave back in a round
 	Optimizers int // states, of functions and merged ones
+	Residuals  int // what encoded answers lack
 	First      int // models that an init gave back
 	Merged     int // reference models
 	Momentum   int // states of the outer optimizer
@@ -87,6 +88,8 @@ func (s *Scratch) account(key string) *int {
 	switch {
 	case strings.Contains(rest, "optimizer"):
 		return &h.Optimizers
+	case strings.Contains(rest, "residual"):
+		return &h.Residuals
 	case strings.Contains(rest, "momentum"):
 		return &h.Momentum
 	case strings.HasPrefix(rest, "merged/"):

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/messages"
 )
 
 // Faults says what happens to messages between actors. It never touches system
@@ -23,7 +25,8 @@ type Faults struct {
 	MaxDelay time.Duration
 	// PerType replaces the shares for messages of a type, named as in its
 	// declaration and without package: "Invoke". Only and Except of the
-	// replacement are not looked at.
+	// replacement are not looked at. A piece of a message (messages.Piece) counts as
+	// what it is a piece of.
 	PerType map[string]Faults
 	// Only, unless empty, names the types that faults may happen to.
 	Only []string
@@ -110,6 +113,9 @@ func (s *Sim) faultsOf(msg any) Faults {
 		return f
 	}
 	name := s.name(msg).text
+	if p, ok := msg.(*messages.Piece); ok {
+		name = strings.TrimPrefix(p.GetType(), "troupe.messages.")
+	}
 	if len(f.Only) > 0 && !slices.Contains(f.Only, name) || slices.Contains(f.Except, name) {
 		return Faults{}
 	}
