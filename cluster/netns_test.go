@@ -4,8 +4,6 @@ package cluster_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,59 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-ml/troupe/cluster/trust"
+	"github.com/troupe-ml/troupe/internal/netns"
 )
 
-// net of machines: each a network namespace with one link to a bridge, in a
-// namespace of its own, that this machine does not see.
-type machines struct {
-	prefix string
-}
-
-func ip(t *testing.T, args ...string) {
+// netCompany starts a leader on the first machine, and a node on each other one.
+func netCompany(t *testing.T, m *netns.Net, count int) (*child, []*child) {
 	t.Helper()
-	out, err := exec.Command("ip", args...).CombinedOutput()
-	require.NoError(t, err, "ip %v: %s", args, out)
+	return netCompanyAt(t, m, count, m.Address)
 }
 
-// newMachines makes that many machines: 10.77.0.1 and so on.
-func newMachines(t *testing.T, count int) machines {
-	t.Helper()
-	m := machines{prefix: fmt.Sprintf("troupe%d", os.Getpid())}
-	t.Cleanup(func() {
-		for i := range count {
-			_ = exec.Command("ip", "netns", "del", m.name(i)).Run()
-		}
-		_ = exec.Command("ip", "netns", "del", m.bridge()).Run()
-	})
-	ip(t, "netns", "add", m.bridge())
-	ip(t, "-n", m.bridge(), "link", "add", "br0", "type", "bridge")
-	ip(t, "-n", m.bridge(), "link", "set", "br0", "up")
-	for i := range count {
-		ip(t, "netns", "add", m.name(i))
-		ip(t, "link", "add", "eth0", "netns", m.name(i), "type", "veth", "peer", "name", m.port(i), "netns", m.bridge())
-		ip(t, "-n", m.bridge(), "link", "set", m.port(i), "master", "br0", "up")
-		ip(t, "-n", m.name(i), "addr", "add", m.address(i)+"/24", "dev", "eth0")
-		ip(t, "-n", m.name(i), "link", "set", "eth0", "up")
-		ip(t, "-n", m.name(i), "link", "set", "lo", "up")
-	}
-	return m
-}
-
-func (m machines) bridge() string       { return m.prefix + "br" }
-func (m machines) name(i int) string    { return fmt.Sprintf("%sn%d", m.prefix, i) }
-func (m machines) port(i int) string    { return fmt.Sprintf("p%d", i) }
-func (m machines) address(i int) string { return fmt.Sprintf("10.77.0.%d", i+1) }
-
-// cut takes a machine off the network; heal puts it back.
-func (m machines) cut(t *testing.T, i int) { ip(t, "-n", m.bridge(), "link", "set", m.port(i), "down") }
-
-func (m machines) heal(t *testing.T, i int) { ip(t, "-n", m.bridge(), "link", "set", m.port(i), "up") }
-
-// company starts a leader on the first machine, and a node on each other one.
-func (m machines) company(t *testing.T, count int) (*child, []*child) {
+func netCompanyAt(t *testing.T, m *netns.Net, count int, address func(int) string) (*child, []*child) {
 	t.Helper()
 	dir := t.TempDir()
-	config := childConfig{Dir: dir, Host: m.address(0), Namespace: m.name(0)}
+	config := childConfig{Dir: dir, Host: address(0), Namespace: m.Namespace(0)}
 	l := startChild(t, config)
 	a, err := trust.OpenAuthority(dir)
 	require.NoError(t, err)
@@ -74,7 +32,7 @@ func (m machines) company(t *testing.T, count int) (*child, []*child) {
 	var nodes []*child
 	for i := 1; i < count; i++ {
 		nodes = append(nodes, startChild(t, childConfig{
-			Dir: filepath.Join(dir, fmt.Sprint("worker", i)), Token: token, API: l.first.API, Host: m.address(i), Namespace: m.name(i),
+			Dir: filepath.Join(dir, fmt.Sprint("worker", i)), Token: token, API: l.first.API, Host: address(i), Namespace: m.Namespace(i),
 		}))
 	}
 	for _, c := range append(nodes, l) {
@@ -86,12 +44,12 @@ func (m machines) company(t *testing.T, count int) (*child, []*child) {
 // A machine that is cut off stops by itself, is given up by the others, and is
 // back as another life once it is reached again.
 func TestNetAMachineThatIsCutOffStopsAndComesBack(t *testing.T) {
-	m := newMachines(t, 3)
-	l, nodes := m.company(t, 3)
+	m := netns.New(t, 3)
+	l, nodes := netCompany(t, m, 3)
 	lost := nodes[1]
 	before := find(l.members(t, lost.first.Self), lost.first.Self)
 	cut := time.Now()
-	m.cut(t, 2)
+	m.Cut(2)
 	l.awaitMembers(t, 2)
 	t.Logf("given up %v after the cut", time.Since(cut))
 	nodes[0].awaitMembers(t, 2)
@@ -99,7 +57,7 @@ func TestNetAMachineThatIsCutOffStopsAndComesBack(t *testing.T) {
 	require.Contains(t, out, "fewer than half")
 	t.Logf("fenced %v after the cut", time.Since(cut))
 	require.Equal(t, "hi "+nodes[0].first.Self, l.call(t, nodes[0].first.Self), "the others go on")
-	m.heal(t, 2)
+	m.Heal(2)
 	healed := time.Now()
 	l.await(t, "another life", func(line told) bool {
 		is := find(line.Members, lost.first.Self)
@@ -115,12 +73,12 @@ func TestNetAMachineThatIsCutOffStopsAndComesBack(t *testing.T) {
 // A cut that is over before the lease: the leader has given the node up, and says
 // so.
 func TestNetAMachineThatIsCutOffShortlyIsToldWhatItMissed(t *testing.T) {
-	m := newMachines(t, 3)
-	l, nodes := m.company(t, 3)
+	m := netns.New(t, 3)
+	l, nodes := netCompany(t, m, 3)
 	lost := nodes[1]
-	m.cut(t, 2)
+	m.Cut(2)
 	l.awaitMembers(t, 2)
-	m.heal(t, 2)
+	m.Heal(2)
 	healed := time.Now()
 	out := lost.await(t, "being out", func(line told) bool { return line.Out != "" }).Out
 	require.Contains(t, out, "given this node up")
@@ -135,16 +93,80 @@ func TestNetAMachineThatIsCutOffShortlyIsToldWhatItMissed(t *testing.T) {
 // A leader that is cut off from all others stops; they go on, and are its nodes
 // again when it is back.
 func TestNetALeaderThatIsCutOffStops(t *testing.T) {
-	m := newMachines(t, 3)
-	l, nodes := m.company(t, 3)
-	m.cut(t, 0)
+	m := netns.New(t, 3)
+	l, nodes := netCompany(t, m, 3)
+	m.Cut(0)
 	require.Contains(t, l.await(t, "being out", func(line told) bool { return line.Out != "" }).Out, "fewer than half")
 	require.Equal(t, "hi "+nodes[1].first.Self, nodes[0].call(t, nodes[1].first.Self))
-	m.heal(t, 0)
+	m.Heal(0)
 	for _, c := range append(nodes, l) {
 		c.awaitMembers(t, 3)
 	}
 	for _, n := range nodes {
 		require.Equal(t, "hi "+l.first.Self, n.call(t, l.first.Self))
 	}
+}
+
+// What reaches all but one goes on, and so do those two: only who is alone, or is
+// lost to the gossip, is given up. They reach each other again once they can.
+func TestNetTwoThatDoNotReachEachOtherGoOn(t *testing.T) {
+	const leader, first, second = 0, 1, 2
+	for name, severed := range map[string][][2]int{
+		"two nodes":                         {{first, second}, {second, first}},
+		"two nodes, one way":                {{first, second}},
+		"the leader and a node":             {{leader, second}, {second, leader}},
+		"what the leader sends to a node":   {{leader, second}},
+		"what a node sends to the leader":   {{second, leader}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := netns.New(t, 3)
+			l, nodes := netCompany(t, m, 3)
+			all := []*child{l, nodes[0], nodes[1]}
+			boots := map[string]string{}
+			for _, member := range l.members(t, nodes[1].first.Self) {
+				boots[member.Node] = member.Boot
+			}
+			from, to := all[severed[0][0]], all[severed[0][1]]
+			require.Equal(t, "hi "+to.first.Self, from.call(t, to.first.Self))
+			for _, pair := range severed {
+				m.Sever(pair[0], pair[1])
+			}
+			_, failed := from.try(t, to.first.Self)
+			require.NotEmpty(t, failed, "nothing passes")
+			<-time.After(15 * time.Second) // longer than any lease
+			for _, pair := range severed {
+				m.Mend(pair[0], pair[1])
+			}
+			mended := time.Now()
+			for _, a := range all {
+				for _, b := range all {
+					require.Equal(t, "hi "+b.first.Self, a.call(t, b.first.Self))
+				}
+			}
+			t.Logf("all reach all %v after the cut was mended", time.Since(mended))
+			for _, c := range all {
+				for _, member := range c.members(t, l.first.Self) {
+					require.Equal(t, boots[member.Node], member.Boot, "nobody began again")
+					require.True(t, member.Alive)
+				}
+			}
+		})
+	}
+}
+
+// All of it over IPv6, where addresses stand in brackets.
+func TestNetIPv6(t *testing.T) {
+	m := netns.New(t, 3)
+	l, nodes := netCompanyAt(t, m, 3, m.Address6)
+	for _, a := range append(nodes, l) {
+		for _, b := range append(nodes, l) {
+			require.Equal(t, "hi "+b.first.Self, a.call(t, b.first.Self))
+		}
+	}
+	m.Cut(2)
+	l.awaitMembers(t, 2)
+	m.Heal(2)
+	l.awaitMembers(t, 3)
+	require.Equal(t, "hi "+nodes[1].first.Self, l.call(t, nodes[1].first.Self))
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/cluster/trust"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/netns"
 	"github.com/troupe-ml/troupe/internal/pki"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -218,10 +219,7 @@ func startChild(t *testing.T, config childConfig) *child {
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
 	c := &child{config: config, told: make(chan told, 1024)}
-	c.cmd = exec.Command(os.Args[0], "-test.run=^$")
-	if config.Namespace != "" {
-		c.cmd = exec.Command("ip", "netns", "exec", config.Namespace, os.Args[0], "-test.run=^$") // which becomes that
-	}
+	c.cmd = netns.Command(config.Namespace, os.Args[0], "-test.run=^$")
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	c.in, err = c.cmd.StdinPipe()
@@ -284,15 +282,21 @@ func (c *child) awaitMembers(t *testing.T, count int) []cluster.Member {
 func (c *child) call(t *testing.T, node string) string {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		_, err := fmt.Fprintln(c.in, "call "+node)
-		require.NoError(t, err)
-		line := c.await(t, "an answer", func(line told) bool { return line.Reply != "" || line.Failure != "" })
-		if line.Reply != "" {
-			return line.Reply
+		if reply, _ := c.try(t, node); reply != "" {
+			return reply
 		}
 	}
 	t.Fatal("no answer")
 	return ""
+}
+
+// try asks the echo of a node once: it answers, or there is a failure.
+func (c *child) try(t *testing.T, node string) (reply, failure string) {
+	t.Helper()
+	_, err := fmt.Fprintln(c.in, "call "+node)
+	require.NoError(t, err)
+	line := c.await(t, "an answer", func(line told) bool { return line.Reply != "" || line.Failure != "" })
+	return line.Reply, line.Failure
 }
 
 func (c *child) signal(t *testing.T, s syscall.Signal) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -97,7 +98,7 @@ func start(lib *remote.Remote) (err error) {
 
 func (c *Cluster) remoteConfig(system *actor.ActorSystem, host string, port int, address string) *remote.Config {
 	g := &guard{log: sparing(c.log), address: address}
-	config := remote.Configure(host, port,
+	config := remote.Configure(bracketed(host), port,
 		remote.WithAdvertisedHost(address),
 		remote.WithServerOptions(
 			grpc.Creds(loud{credentials.NewTLS(c.id.ServerTLS()), sparing(c.log)}),
@@ -114,6 +115,15 @@ func (c *Cluster) remoteConfig(system *actor.ActorSystem, host string, port int,
 		remote.WithEndpointWriterBatchSize(8), remote.WithEndpointWriterQueueSize(1024), remote.WithEndpointManagerQueueSize(1024))
 	config.MaxRetryCount = 1 // who sends asks again; the library keeps all else waiting meanwhile
 	return config
+}
+
+// bracketed is a host as the library wants it, which writes a colon and the port
+// behind it.
+func bracketed(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
 }
 
 // dialRemoting connects to the actors of a node that is a member. What the

@@ -31,6 +31,7 @@ func importTable() []rule {
 		{packages: "internal/failpoint"},
 		{packages: "internal/archtest"},
 		{packages: "internal/chart"},
+		{packages: "internal/netns"},
 		{packages: "internal/mutants/..."},
 		{packages: "internal/wire", may: []string{"internal/fault", "messages", "plane"}},            // plane.Ref is the twin of TensorRef
 		{packages: "internal/task", may: []string{"internal/fault", "config", "messages", "tensor"}}, // tensor reads what --merge names
@@ -68,7 +69,7 @@ func importTable() []rule {
 
 // testOnly are packages for tests, and for those of testOnlyUsers.
 func testOnly() []string {
-	return []string{"actors/testkit/...", "store/storetest", "plane/planetest", "functions/functionstest", "functions/fake", "api/apitest"}
+	return []string{"actors/testkit/...", "store/storetest", "plane/planetest", "functions/functionstest", "functions/fake", "api/apitest", "internal/netns"}
 }
 
 // testOnlyUsers may import what is testOnly though they are no tests.
