@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/troupe-ml/troupe/api/access"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/loopback"
 )
 
 // Listen takes an address for a Server, whose port is known from then on: port 0
@@ -32,7 +32,7 @@ func Addresses(l net.Listener) []string {
 	}
 	var out []string
 	here := net.IPv4(127, 0, 0, 1)
-	for _, ip := range append(access.MachineAddresses(), here) {
+	for _, ip := range append(loopback.Others(), here) {
 		if address.IP.To4() == nil || ip.To4() != nil { // 0.0.0.0 has none of IPv6
 			out = append(out, joined(ip, address.Port))
 		}

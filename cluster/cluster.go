@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupe-ml/troupe/cluster/trust"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/loopback"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -183,13 +184,21 @@ func (c *Cluster) advertised(l net.Listener) string {
 	if c.config.Advertise != "" {
 		return c.config.Advertise
 	}
-	if at := l.Addr().(*net.TCPAddr); !at.IP.IsUnspecified() {
+	at := l.Addr().(*net.TCPAddr)
+	if !at.IP.IsUnspecified() {
 		return at.IP.String()
 	}
+	candidates := loopback.Others() // the last resort: a network that leads nowhere else has no route
 	for _, towards := range c.towards() {
 		if conn, err := net.Dial("udp", towards); err == nil { // which sends nothing
 			defer conn.Close()
-			return conn.LocalAddr().(*net.UDPAddr).IP.String()
+			candidates = append([]net.IP{conn.LocalAddr().(*net.UDPAddr).IP}, candidates...)
+			break
+		}
+	}
+	for _, ip := range candidates {
+		if at.IP.To4() == nil || ip.To4() != nil { // who listens on 0.0.0.0 is not reached over IPv6
+			return ip.String()
 		}
 	}
 	return "127.0.0.1"
@@ -199,7 +208,7 @@ func (c *Cluster) advertised(l net.Listener) string {
 func (c *Cluster) towards() []string {
 	leader, api := c.id.Leader()
 	var out []string
-	for _, address := range []string{leader, api, "192.0.2.1:9"} { // the last one is nobody's: what it takes is a route
+	for _, address := range []string{leader, api, "192.0.2.1:9", "[2001:db8::1]:9"} { // the last are nobody's: what they take is a route
 		if address != "" {
 			out = append(out, address)
 		}

@@ -226,3 +226,19 @@ func TestNothingIsLeftOfANodeThatHasEnded(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	goleak.VerifyNone(t, ignored, goleak.IgnoreAnyFunction("net/http/httptest.(*Server).goServe.func1"))
 }
+
+// A leader that the gossip would look for where it is not reached: who joins is
+// told, else it would be a member that nobody gives work.
+func TestALeaderThatCannotBeReachedWhereItSaysIsNotJoined(t *testing.T) {
+	l := lead(t, t.TempDir(), func(c *cluster.Config) { c.Listen, c.Advertise = "127.0.0.1:0", "127.0.0.7" })
+	l.Announce()
+	id, err := trust.Join(t.Context(), l.newcomer(t, "other"))
+	require.NoError(t, err)
+	defer id.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err = cluster.Start(ctx, cluster.Config{Log: zap.NewNop(), Identity: id, Listen: "127.0.0.1:0", Version: "test"})
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	require.ErrorContains(t, err, "says that it is at 127.0.0.7:")
+	require.ErrorContains(t, err, "--advertise")
+}

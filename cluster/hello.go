@@ -73,7 +73,25 @@ func (c *Cluster) greeted(w http.ResponseWriter, r *http.Request) (hello, error)
 	if said.Protocol != Protocol {
 		return hello{}, trust.OtherProtocol("node "+node, said.Protocol, said.Version, "node "+c.Self(), Protocol, c.config.Version)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), handshakeTime)
+	if address, err := c.reaches(r.Context(), node, said); err != nil {
+		return hello{}, fault.New(op, fault.Unavailable, "node %s is not reached at %s: open that port there, or say with --advertise and --node-listen where it is reached; a node that can only call out cannot work: %w",
+			node, address, err)
+	}
+	return c.greeting(), nil
+}
+
+// greeting is what a node says of itself.
+func (c *Cluster) greeting() hello {
+	c.mu.Lock()
+	remoting := c.facts.GetRemoting()
+	c.mu.Unlock()
+	return hello{Address: c.Address(), Remoting: remoting, Protocol: Protocol, Version: c.config.Version, Leader: c.leaderAddress()}
+}
+
+// reaches looks whether a node can be reached where it says that it is, and names
+// an address where it is not.
+func (c *Cluster) reaches(ctx context.Context, node string, said hello) (address string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	for address, protocol := range map[string]string{said.Address: httpProtocol, said.Remoting: remotingProtocol} {
 		if address == "" {
@@ -81,23 +99,20 @@ func (c *Cluster) greeted(w http.ResponseWriter, r *http.Request) (hello, error)
 		}
 		conn, err := dial(ctx, c.id, address, node, protocol)
 		if err != nil {
-			return hello{}, fault.New(op, fault.Unavailable, "node %s is not reached at %s: open that port there, or say with --advertise and --node-listen where it is reached; a node that can only call out cannot work: %w",
-				node, address, err)
+			return address, err
 		}
 		_ = conn.Close()
 	}
-	return hello{Address: c.Address(), Protocol: Protocol, Version: c.config.Version, Leader: c.leaderAddress()}, nil
+	return "", nil
 }
 
-// greet says hello at an address.
+// greet says hello at an address, and looks whether who answers can be reached
+// where it says that it is: the gossip knows no other address of it.
 func (c *Cluster) greet(ctx context.Context, address string) (answer hello, err error) {
 	const op = "cluster.hello"
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
-	c.mu.Lock()
-	remoting := c.facts.GetRemoting()
-	c.mu.Unlock()
-	body, err := json.Marshal(hello{Address: c.Address(), Remoting: remoting, Protocol: Protocol, Version: c.config.Version})
+	body, err := json.Marshal(c.greeting())
 	if err != nil {
 		return answer, err
 	}
@@ -123,6 +138,11 @@ func (c *Cluster) greet(ctx context.Context, address string) (answer hello, err 
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return answer, fault.New(op, fault.Corrupt, "%s answers with what is no greeting: %w", address, err)
+	}
+	node := trust.PeerOf(*response.TLS)
+	if at, err := c.reaches(ctx, node, answer); err != nil {
+		return answer, fault.New(op, fault.Unavailable, "node %s answers at %s but says that it is at %s, where it is not reached: open that port there, or start it with --advertise: %w",
+			node, address, at, err)
 	}
 	return answer, nil
 }

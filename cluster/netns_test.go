@@ -112,11 +112,11 @@ func TestNetALeaderThatIsCutOffStops(t *testing.T) {
 func TestNetTwoThatDoNotReachEachOtherGoOn(t *testing.T) {
 	const leader, first, second = 0, 1, 2
 	for name, severed := range map[string][][2]int{
-		"two nodes":                         {{first, second}, {second, first}},
-		"two nodes, one way":                {{first, second}},
-		"the leader and a node":             {{leader, second}, {second, leader}},
-		"what the leader sends to a node":   {{leader, second}},
-		"what a node sends to the leader":   {{second, leader}},
+		"two nodes":                       {{first, second}, {second, first}},
+		"two nodes, one way":              {{first, second}},
+		"the leader and a node":           {{leader, second}, {second, leader}},
+		"what the leader sends to a node": {{leader, second}},
+		"what a node sends to the leader": {{second, leader}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -219,7 +219,7 @@ func startChild(t *testing.T, config childConfig) *child {
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
 	c := &child{config: config, told: make(chan told, 1024)}
-	c.cmd = netns.Command(config.Namespace, os.Args[0], "-test.run=^$")
+	c.cmd = netns.Command(context.Background(), config.Namespace, os.Args[0], "-test.run=^$")
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	c.in, err = c.cmd.StdinPipe()

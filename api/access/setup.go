@@ -2,7 +2,6 @@ package access
 
 import (
 	"crypto/tls"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/loopback"
 	"github.com/troupe-ml/troupe/internal/pki"
 )
 
@@ -127,25 +127,13 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.cert, nil
 }
 
-// MachineAddresses are the addresses of this machine that others may reach it by.
-func MachineAddresses() []net.IP {
-	var out []net.IP
-	addresses, _ := net.InterfaceAddrs() // those that are found are better than none
-	for _, a := range addresses {
-		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast() {
-			out = append(out, n.IP)
-		}
-	}
-	return out
-}
-
 // machineHosts are the names and addresses of this machine.
 func machineHosts() []string {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
 	if name, err := os.Hostname(); err == nil && name != "" && !strings.ContainsAny(name, " _") {
 		hosts = append(hosts, name)
 	}
-	for _, ip := range MachineAddresses() {
+	for _, ip := range loopback.Others() {
 		hosts = append(hosts, ip.String())
 	}
 	return hosts

@@ -1,5 +1,5 @@
 // Package loopback knows the names and addresses by which a machine reaches
-// itself and nobody else reaches it.
+// itself and nobody else reaches it, and its other ones.
 package loopback
 
 import (
@@ -20,4 +20,16 @@ func Is(host string) bool {
 	}
 	address, err := netip.ParseAddr(host)
 	return err == nil && address.Unmap().IsLoopback()
+}
+
+// Others are the addresses of this machine by which others may reach it.
+func Others() []net.IP {
+	var out []net.IP
+	addresses, _ := net.InterfaceAddrs() // those that are found are better than none
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast() {
+			out = append(out, n.IP)
+		}
+	}
+	return out
 }

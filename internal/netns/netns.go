@@ -4,6 +4,7 @@
 package netns
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -103,9 +104,9 @@ func (n *Net) Mend(from, to int) {
 
 // Command is a command on the machine of a namespace, or for "" on this one. The
 // process that is started becomes the command.
-func Command(namespace, name string, args ...string) *exec.Cmd {
+func Command(ctx context.Context, namespace, name string, args ...string) *exec.Cmd {
 	if namespace == "" {
-		return exec.Command(name, args...)
+		return exec.CommandContext(ctx, name, args...)
 	}
-	return exec.Command("ip", append([]string{"netns", "exec", namespace, name}, args...)...)
+	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", namespace, name}, args...)...)
 }
