@@ -51,8 +51,8 @@ fmt: need ## format all Go code
 
 lint: need ## go vet, staticcheck, formatting, message conventions
 	go vet ./...
-	go vet -tags invariants ./...
-	$(TOOL) staticcheck -tags invariants ./...
+	go vet -tags invariants,netns ./...
+	$(TOOL) staticcheck -tags invariants,netns ./...
 	@files=$$($(TOOL) gofumpt -l .); [ -z "$$files" ] || { echo "lint: not formatted, run make fmt:" $$files >&2; exit 1; }
 	$(TOOL) buf lint
 
@@ -68,9 +68,11 @@ race: need needpy ## the short tests under the race detector (needs a C compiler
 sim: need ## simulations over many seeds (SEEDS=1000)
 	TROUPE_SEEDS=$(SEEDS) go test -vet=off -tags invariants -count=1 -timeout 60m $(SIMULATED)
 
-cluster: need ## nodes that are started at once, killed, frozen, cut off (as root: network namespaces; TROUPE_NO_NETNS=1: without)
+cluster: need needpy ## nodes that are started at once, killed, frozen, cut off (as root: network namespaces; TROUPE_NO_NETNS=1: without)
 	@[ -n "$${TROUPE_NO_NETNS:-}" ] || [ "$$(id -u)" = 0 ] || { echo "cluster: network namespaces take root; set TROUPE_NO_NETNS=1 to leave those tests out" >&2; exit 1; }
+	@[ -n "$${TROUPE_NO_NETNS:-}" ] || tools/need.sh ip
 	TROUPE_CLUSTER_RUNS=20 go test -vet=off -tags invariants$$([ -n "$${TROUPE_NO_NETNS:-}" ] || echo ,netns) -count=1 -timeout 20m ./cluster/...
+	[ -n "$${TROUPE_NO_NETNS:-}" ] || go test -vet=off -tags invariants,netns -count=1 -timeout 20m -run '^TestNet' ./cmd/troupe/e2e
 
 e2e: need needpy ## end-to-end tests, again and again (COUNT=3)
 	go test -vet=off -tags invariants -count=$(COUNT) -timeout 30m -run '^TestE2E' -v ./cmd/...
@@ -100,4 +102,4 @@ verify: lint ## all that a commit must pass beside the tests
 	go mod tidy -diff
 	go -C tools mod tidy -diff
 	go test -vet=off -count=1 ./internal/archtest
-	@dead=$$($(TOOL) deadcode -test -tags invariants ./...); [ -z "$$dead" ] || { echo "verify: neither a program nor a test reaches this:" >&2; echo "$$dead" >&2; exit 1; }
+	@dead=$$($(TOOL) deadcode -test -tags invariants,netns ./...); [ -z "$$dead" ] || { echo "verify: neither a program nor a test reaches this:" >&2; echo "$$dead" >&2; exit 1; }

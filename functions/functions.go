@@ -71,20 +71,21 @@ const (
 // Invocation is all that a function may depend on. Its pure part decides the
 // answer: Task, Function, Epoch, Round, Index, N, K, BatchSize, LR, Seed, Args,
 // Env, Positions, Data, Infer, Model, Optimizer, and Threads. The rest (JobID, Incarnation,
-// Attempt, Slot, ModelVersion, Timeout) is for logs, for how long to wait, and for choosing what to break: no
+// Attempt, Fresh, Slot, ModelVersion, Timeout) is for logs, for how long to wait, and for choosing what to break: no
 // answer may depend on it.
 type Invocation struct {
 	Task        Task
 	Function    string
 	JobID       string
 	Incarnation uint64
-	Epoch       int // from 1; 0 for Init
-	Round       int // of the epoch, from 0
-	Index       int // function id, in [0, N)
-	Attempt     int // of this assignment, from 0
-	N           int // parallelism of the round
-	Slot        int // of this host, from 0; no two running calls share one
-	Threads     int // that the function's arithmetic may use; 0 = as it likes
+	Epoch       int  // from 1; 0 for Init
+	Round       int  // of the epoch, from 0
+	Index       int  // function id, in [0, N)
+	Attempt     int  // of this assignment, from 0
+	Fresh       bool // an attempt before failed for what the function did: no warm process is to run this one
+	N           int  // parallelism of the round
+	Slot        int  // of this host, from 0; no two running calls share one
+	Threads     int  // that the function's arithmetic may use; 0 = as it likes
 
 	K         int               // batches a round, -1 = all; the positions are cut to it already
 	BatchSize int               // samples, at least 1; see Batches

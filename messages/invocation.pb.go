@@ -229,7 +229,10 @@ type Invoke struct {
 	// A repeat for a host that has said that it has the attempt: but for attempt and
 	// node nothing is set, since the ranges are many. One that has it not any more
 	// wants all of it again.
-	Renewal       bool `protobuf:"varint,8,opt,name=renewal,proto3" json:"renewal,omitempty"`
+	Renewal bool `protobuf:"varint,8,opt,name=renewal,proto3" json:"renewal,omitempty"`
+	// The function has failed at this assignment by its own doing: no process that
+	// remembers something may run it, as that may be why.
+	Fresh         bool `protobuf:"varint,9,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -316,6 +319,13 @@ func (x *Invoke) GetResidual() *TensorRef {
 func (x *Invoke) GetRenewal() bool {
 	if x != nil {
 		return x.Renewal
+	}
+	return false
+}
+
+func (x *Invoke) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
 	}
 	return false
 }
@@ -1017,7 +1027,7 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe9\x02\n" +
 	"\x06Invoke\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
@@ -1026,7 +1036,8 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\x04seed\x18\x05 \x01(\x04R\x04seed\x128\n" +
 	"\toptimizer\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\toptimizer\x126\n" +
 	"\bresidual\x18\a \x01(\v2\x1a.troupe.messages.TensorRefR\bresidual\x12\x18\n" +
-	"\arenewal\x18\b \x01(\bR\arenewal\"y\n" +
+	"\arenewal\x18\b \x01(\bR\arenewal\x12\x14\n" +
+	"\x05fresh\x18\t \x01(\bR\x05fresh\"y\n" +
 	"\x0eInvokeAccepted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\bR\arunning\x12\x16\n" +

@@ -29,6 +29,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
 		gcc) packages="$packages gcc libc6-dev" ;;
 		torch | numpy | pytest) packages="$packages python3-$name" ;;
 		fashion-mnist) packages="$packages dataset-fashion-mnist" ;;
+		ip) packages="$packages iproute2" ;;
 		*) packages="$packages $name" ;;
 		esac
 	done

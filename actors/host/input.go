@@ -17,7 +17,7 @@ func (x *execution) invocation(ctx context.Context) (functions.Invocation, error
 	call := functions.Invocation{
 		Function: functionOf(plan), JobID: ref.GetJob().GetId(), Incarnation: ref.GetJob().GetIncarnation(),
 		Epoch: int(ref.GetEpoch()), Round: max(int(ref.GetRound())-1, 0), Index: int(ref.GetFunction()),
-		Attempt: max(int(ref.GetAttempt())-1, 0), N: int(plan.GetParallelism()), Slot: x.slot, Threads: x.executor.Threads,
+		Attempt: max(int(ref.GetAttempt())-1, 0), Fresh: x.inv.GetFresh(), N: int(plan.GetParallelism()), Slot: x.slot, Threads: x.executor.Threads,
 		K: int(plan.GetK()), BatchSize: int(plan.GetBatchSize()), LR: plan.GetLr(), Seed: x.inv.GetSeed(), Args: plan.GetArgs(), Env: plan.GetEnv(),
 		ModelVersion: plan.GetModelVersion(), Began: x.began, Timeout: timeLimit(x.inv), Sabotage: Chaos(x.inv),
 	}

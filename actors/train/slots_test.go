@@ -84,6 +84,42 @@ func TestWhatRaisedRunsOnAnotherSlot(t *testing.T) {
 	})
 }
 
+// What a warm worker remembers may be why a function raised: the next attempt is
+// to be a fresh one. Where the worker crashed, or its node did, or the attempt is
+// a backup, those that are there are well, and stay.
+func TestOnlyWhatFailedByItselfIsToRunAfresh(t *testing.T) {
+	retrying := taskOf(2, func(task *messages.TrainTask) { task.Options.K, task.Options.Retries = -1, proto.Uint32(3) })
+	for name, c := range map[string]struct {
+		failure *messages.Failure
+		fresh   bool
+	}{
+		"it raised":               {raise("boom"), true},
+		"its answer was rejected": {&messages.Failure{Kind: messages.FailureKind_FAILURE_KIND_REJECTED, Text: "NaN in w"}, true},
+		"chaos broke it":          {&messages.Failure{Kind: messages.FailureKind_FAILURE_KIND_REJECTED, Text: "NaN in w", Chaos: true}, false},
+		"its worker crashed":      {crash(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStageOf(t, 1, sizeOf(1, 2, 4), retrying)
+			round := s.begin()
+			require.False(t, round[0].GetFresh())
+			s.fail(round[0], c.failure)
+			require.Equal(t, c.fresh, s.next()[0].GetFresh())
+		})
+	}
+	t.Run("its node is gone", func(t *testing.T) {
+		size := &messages.JobSize{Term: 1, Seq: 1, Parallelism: 2, Grants: []*messages.SlotGrant{{Node: "n1", Slots: 1}, {Node: "n2", Slots: 1}}}
+		s := newStageOf(t, 1, size, retrying)
+		require.Len(t, s.begin(), 2)
+		size = proto.CloneOf(size)
+		size.Seq, size.Grants, size.Gone = 2, []*messages.SlotGrant{{Node: "n1", Slots: 2}}, []string{"n2"}
+		s.resize(&messages.ResizeJob{Job: &messages.JobRef{Id: "j", Incarnation: 2}, Size: size})
+		again := s.next()
+		require.Len(t, again, 1)
+		require.EqualValues(t, 2, again[0].GetAttempt().GetAttempt())
+		require.False(t, again[0].GetFresh())
+	})
+}
+
 // Reported: the system knows that a node is dead, and the barrier waits for a
 // full time-out. Here what ran there is tried again at the very moment that the
 // job hears of it, elsewhere; what runs on slots that were only taken back runs

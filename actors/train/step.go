@@ -79,6 +79,7 @@ func (s *step) begin(a *assignment, function uint32, node string) *attempt {
 			Function: function, Attempt: a.begun,
 		},
 		Node: node, Plan: s.plan, Ranges: a.ranges.message(), Seed: a.seed, Optimizer: a.optimizer, Residual: a.residual,
+		Fresh: slices.ContainsFunc(a.failures, failure.own),
 	}}
 	a.open = append(a.open, t)
 	return t

@@ -93,6 +93,7 @@ type request struct {
 	Round       int               `json:"round"`
 	Index       int               `json:"index"`
 	Attempt     int               `json:"attempt"`
+	Fresh       bool              `json:"fresh,omitempty"`
 	N           int               `json:"n"`
 	Slot        int               `json:"slot"`
 	Threads     int               `json:"threads"`
@@ -126,7 +127,7 @@ const inline = 1000
 func newRequest(inv functions.Invocation, temps *child.Temps) (r *request, err error) {
 	r = &request{
 		Task: inv.Task, Function: inv.Function, JobID: inv.JobID, Incarnation: inv.Incarnation, Epoch: inv.Epoch, Round: inv.Round,
-		Index: inv.Index, Attempt: inv.Attempt, N: inv.N, Slot: inv.Slot, Threads: inv.Threads, K: inv.K, BatchSize: inv.BatchSize,
+		Index: inv.Index, Attempt: inv.Attempt, Fresh: inv.Fresh, N: inv.N, Slot: inv.Slot, Threads: inv.Threads, K: inv.K, BatchSize: inv.BatchSize,
 		LR: bits(inv.LR), Seed: inv.Seed, Args: inv.Args, Env: inv.Env,
 		Dataset: inv.Data.Name, Samples: inv.Data.Samples, Infer: inv.Infer,
 		WantModel: inv.ModelOut != nil, WantOptimizer: inv.OptimizerOut != nil, Sabotage: inv.Sabotage,

@@ -160,7 +160,7 @@ func (s *server) invocation(r *request) (inv functions.Invocation, opened []io.C
 	}
 	inv = functions.Invocation{
 		Task: r.Task, Function: r.Function, JobID: r.JobID, Incarnation: r.Incarnation, Epoch: r.Epoch, Round: r.Round,
-		Index: r.Index, Attempt: r.Attempt, N: r.N, Slot: r.Slot, Threads: r.Threads, K: r.K, BatchSize: r.BatchSize,
+		Index: r.Index, Attempt: r.Attempt, Fresh: r.Fresh, N: r.N, Slot: r.Slot, Threads: r.Threads, K: r.K, BatchSize: r.BatchSize,
 		LR: r.LR.float64(), Seed: r.Seed, Args: r.Args, Env: r.Env, Positions: r.Positions,
 		Data: functions.Data{Name: r.Dataset, Samples: r.Samples}, Infer: r.Infer, Sabotage: r.Sabotage,
 	}

@@ -47,8 +47,7 @@ func (a *attempt) run() (functions.Answer, error) {
 	if err != nil {
 		return functions.Answer{}, err
 	}
-	if a.inv.Attempt > 0 {
-		// The one before may have failed for what a warm worker remembers.
+	if a.inv.Fresh {
 		a.program.refresh(a.inv.Slot)
 	}
 	owner := Line{JobID: a.inv.JobID, Function: a.inv.Function, Index: a.inv.Index}

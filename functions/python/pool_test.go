@@ -231,22 +231,24 @@ func (h host) kill(t *testing.T) {
 }
 
 // What a warm worker remembers may be why an attempt failed: the next one gets
-// a fresh worker, whatever slot it runs on.
-func TestFurtherAttemptsGetFreshWorkers(t *testing.T) {
+// a fresh worker, whatever slot it runs on. One that is a further one for another
+// reason, as its node has gone, ends no worker that is well.
+func TestAttemptsThatAreToBeFreshGetFreshWorkers(t *testing.T) {
 	r := fake(t, python.Config{Slots: 2}, "any")
-	attempt := func(n, slot int) int {
+	attempt := func(n, slot int, fresh bool) int {
 		answer, err := r.Run(t.Context(), functions.Invocation{
-			Task: functions.Infer, Function: "any", Slot: slot, Attempt: n, Args: map[string]string{"do": "ok"}, Infer: json.RawMessage("[]"),
+			Task: functions.Infer, Function: "any", Slot: slot, Attempt: n, Fresh: fresh, Args: map[string]string{"do": "ok"}, Infer: json.RawMessage("[]"),
 		})
 		require.NoError(t, err)
 		var s said
 		require.NoError(t, json.Unmarshal(answer.Predictions, &s))
 		return s.PID
 	}
-	warm := attempt(0, 1)
-	require.Equal(t, warm, attempt(0, 1))
-	fresh := attempt(1, 1)
+	warm := attempt(0, 1, false)
+	require.Equal(t, warm, attempt(0, 1, false))
+	require.Equal(t, warm, attempt(1, 1, false))
+	fresh := attempt(1, 1, true)
 	require.NotEqual(t, warm, fresh)
-	require.Equal(t, fresh, attempt(0, 1), "which stays warm in turn")
+	require.Equal(t, fresh, attempt(0, 1, false), "which stays warm in turn")
 	require.Len(t, processes(t, r.user), 2, "the zygote and one worker")
 }

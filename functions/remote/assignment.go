@@ -16,6 +16,7 @@ type Assignment struct {
 	Round       int               `json:"round"` // from 0
 	Func        int               `json:"func"`  // function id, in [0, n)
 	Attempt     int               `json:"attempt"`
+	Fresh       bool              `json:"fresh,omitempty"` // the function failed at this assignment before by its own doing: no warm process is to run it
 	N           int               `json:"n"`
 	K           int               `json:"k"` // -1 = all
 	Batch       int               `json:"batch"`
@@ -46,7 +47,7 @@ type Assignment struct {
 func AssignmentOf(inv functions.Invocation) Assignment {
 	a := Assignment{
 		Task: inv.Task, Function: inv.Function, Job: inv.JobID, Incarnation: inv.Incarnation, Epoch: inv.Epoch, Round: inv.Round,
-		Func: inv.Index, Attempt: inv.Attempt, N: inv.N, K: inv.K, Batch: inv.BatchSize, LR: inv.LR, Seed: inv.Seed,
+		Func: inv.Index, Attempt: inv.Attempt, Fresh: inv.Fresh, N: inv.N, K: inv.K, Batch: inv.BatchSize, LR: inv.LR, Seed: inv.Seed,
 		Args: inv.Args, Env: inv.Env, Threads: inv.Threads,
 		Dataset: inv.Data.Name, DatasetDigest: inv.Data.Digest, Samples: int64(len(inv.Positions)),
 		ModelVersion: inv.ModelVersion, HasModel: inv.Task != functions.Init, HasOptimizer: inv.Optimizer.Size > 0,

@@ -19,8 +19,10 @@ import (
 
 // joined is a process of a node that has joined a server.
 type joined struct {
+	home
 	cmd  *exec.Cmd
 	name string
+	at   string // host:port of its node listener
 	out  sync.WaitGroup
 }
 
@@ -28,7 +30,7 @@ type joined struct {
 // server, unless flags say otherwise.
 func (h home) join(t *testing.T, at string, flags ...string) *joined {
 	t.Helper()
-	j := &joined{cmd: h.command(t, append([]string{"up", "--join", at, "--slots", "1"}, flags...)...)}
+	j := &joined{home: h, cmd: h.command(t, append([]string{"up", "--join", at, "--slots", "1"}, flags...)...)}
 	j.cmd.Env = append(j.cmd.Env, "TROUPE_STORE=file://"+h.dir+"/own")
 	stderr, err := j.cmd.StderrPipe()
 	require.NoError(t, err)
@@ -39,8 +41,8 @@ func (h home) join(t *testing.T, at string, flags ...string) *joined {
 		line, err := lines.ReadString('\n')
 		said += line
 		require.NoError(t, err, said)
-		if found := regexp.MustCompile(`^troupe .*: node (\S+) at `).FindStringSubmatch(line); found != nil {
-			j.name = found[1]
+		if found := regexp.MustCompile(`^troupe .*: node (\S+) at (\S+), `).FindStringSubmatch(line); found != nil {
+			j.name, j.at = found[1], found[2]
 		}
 	}
 	j.out.Go(func() { _, _ = (&bytes.Buffer{}).ReadFrom(lines) })

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-ml/troupe/internal/netns"
 )
 
 // binary is the program under test, failing the same with failpoints, made when
@@ -67,6 +69,7 @@ func build(path string, flags ...string) error {
 type home struct {
 	dir, store, tmp string
 	binary          string
+	namespace       string // of the network that its processes are in; "": this machine's
 }
 
 func newHome(t *testing.T) home {
@@ -84,7 +87,7 @@ const patience = 5 * time.Minute
 func (h home) command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, h.binary, args...)
+	cmd := netns.Command(ctx, h.namespace, h.binary, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
 	cmd.Dir = h.dir
 	cmd.Env = []string{"HOME=" + h.dir, "XDG_DATA_HOME=" + filepath.Join(h.dir, "data"), "TMPDIR=" + h.tmp, "TERM=xterm", "TROUPE_SERVER=none"}

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -31,8 +32,9 @@ func (h home) cluster(t *testing.T, nodes int) (*server, []*joined) {
 // busy is how many slots of each node are at work.
 func (s *server) busy(t *testing.T) map[string]int {
 	t.Helper()
+	e := succeed(t, s.ask(t, "cluster", "members", "-o", "json"))
 	var nodes []api.Node
-	s.get(t, "/cluster", &nodes)
+	require.NoError(t, json.Unmarshal([]byte(e.out), &nodes))
 	busy := map[string]int{}
 	for _, n := range nodes {
 		busy[n.Name] = int(n.Busy)

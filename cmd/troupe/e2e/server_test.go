@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -36,7 +38,7 @@ func (h home) up(t *testing.T, flags ...string) *server {
 		line, err := lines.ReadString('\n')
 		said += line
 		require.NoError(t, err, said)
-		if found := regexp.MustCompile(`^troupe .*: (http://[0-9.:]+), `).FindStringSubmatch(line); found != nil {
+		if found := regexp.MustCompile(`^troupe .*: (https?://[^ ]+), `).FindStringSubmatch(line); found != nil {
 			s.url = found[1]
 		}
 	}
@@ -62,6 +64,11 @@ func (s *server) end(t *testing.T, signal syscall.Signal) int {
 func (s *server) client(t *testing.T, args ...string) *exec.Cmd {
 	cmd := s.command(t, args...)
 	cmd.Env = append(cmd.Env, "TROUPE_SERVER="+s.url)
+	if strings.HasPrefix(s.url, "https:") {
+		token, err := os.ReadFile(filepath.Join(s.dir, ".config", "troupe", "tls", "admin.token"))
+		require.NoError(t, err)
+		cmd.Env = append(cmd.Env, "TROUPE_TOKEN="+strings.TrimSpace(string(token)))
+	}
 	return cmd
 }
 
@@ -131,6 +138,7 @@ type details struct {
 	Reason      string `json:"reason"`
 	Origin      string `json:"origin"`
 	Incarnation int    `json:"incarnation"`
+	Epoch       int    `json:"epoch"`
 	Epochs      []struct {
 		Epoch   int `json:"epoch"`
 		Samples int `json:"samples"`

@@ -72,7 +72,7 @@ func (e *Endpoint) invocation(ctx context.Context, j *job, a remote.Assignment) 
 			"the job has an environment (--env), which this endpoint takes from no job: leave it out, or start the endpoint with --job-url and where jobs are that it trusts")
 	}
 	inv = functions.Invocation{
-		Task: a.Task, JobID: a.Job, Incarnation: a.Incarnation, Epoch: a.Epoch, Round: a.Round, Index: a.Func, Attempt: a.Attempt,
+		Task: a.Task, JobID: a.Job, Incarnation: a.Incarnation, Epoch: a.Epoch, Round: a.Round, Index: a.Func, Attempt: a.Attempt, Fresh: a.Fresh,
 		N: a.N, K: a.K, BatchSize: a.Batch, LR: a.LR, Seed: a.Seed, Args: a.Args, Env: a.Env, Threads: a.Threads, ModelVersion: a.ModelVersion,
 	}
 	if e.config.Threads > 0 {
