@@ -34,6 +34,7 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/claim"
 	"github.com/troupe-ml/troupe/store/dataset"
 	"github.com/troupe-ml/troupe/store/function"
@@ -93,6 +94,7 @@ type Company struct {
 	among      bool          // there may be other nodes
 	preparing  chan struct{} // holds a token while a function is made ready
 	datasets   *dataset.Catalog
+	cache      *cache.Cache // of data sets and models on this machine
 	models     *results
 	jobs       *Jobs
 	catalog    *job.Catalog
@@ -171,7 +173,8 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.system, c.load = actorkit.NewSystem(cfg.Log), &actorkit.Load{}
 	c.load.Watch(c.system)
 	c.rim = actorkit.NewRim(c.system)
-	c.models = &results{catalog: model.New(bucket), rim: c.rim, dir: scratch.Folder()}
+	c.cache = cache.New(bucket, cmp.Or(cfg.Node.Cache, filepath.Join(scratch.Folder(), "cache")), cfg.Node.CacheLimit)
+	c.models = &results{catalog: model.New(bucket), rim: c.rim, cache: c.cache}
 	boot := newID()
 	origin := originRun
 	if cfg.Server {
@@ -211,13 +214,12 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	executor := &host.Executor{
 		Runtimes: []functions.Runtime{c.natives, c.programs, c.remotes},
 		Space:    c.space,
-		Datasets: localData{c.datasets, cmp.Or(cfg.Node.Cache, filepath.Join(scratch.Folder(), "datasets"))},
+		Datasets: localData{c.datasets, c.cache},
 		Threads:  cfg.Node.ThreadsPerSlot(),
 		Nonce:    func() uint64 { return nonce.Add(1) },
 	}
 	if cfg.Nodes.follows() {
 		executor.Prepare = c.prepare
-		c.datasets.KeepCopies(cfg.Node.CacheLimit)
 	}
 	c.runner = host.NewLocal(executor)
 	deps := TreeDeps{
@@ -405,10 +407,10 @@ func newID() string { return strings.ToLower(ulid.Make().String()) }
 // localData hands out the files of data sets on this machine.
 type localData struct {
 	catalog *dataset.Catalog
-	dir     string
+	cache   *cache.Cache
 }
 
 // Files implements host.Datasets.
 func (d localData) Files(ctx context.Context, name, digest string) (dataset.Files, error) {
-	return d.catalog.Materialise(ctx, name, digest, d.dir)
+	return d.catalog.Materialise(ctx, name, digest, d.cache)
 }

@@ -17,7 +17,7 @@ func (c *Company) Infer(ctx context.Context, id string, data json.RawMessage) (j
 	if err != nil {
 		return nil, err
 	}
-	blob, err := c.models.spool(ctx, m)
+	blob, err := c.models.open(ctx, m)
 	if err != nil {
 		return nil, err
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/model"
 )
 
 // results stores what jobs have trained in the model catalog.
 type results struct {
 	catalog *model.Catalog
-	dir     string       // for models that are being read
+	cache   *cache.Cache // for models that are being read
 	rim     actorkit.Rim // dates the cards
 }
 
@@ -61,38 +62,22 @@ func (r *results) Open(ctx context.Context, name string) (plane.Blob, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.spool(ctx, m)
+	return r.open(ctx, m)
 }
 
-// spool copies a stored model into a file of its own, which is gone when the
-// blob is closed.
-func (r *results) spool(ctx context.Context, m model.Model) (_ plane.Blob, err error) {
-	from, err := r.catalog.Read(ctx, m)
+// open opens a stored model on this machine. It stays there until it is closed.
+func (r *results) open(ctx context.Context, m model.Model) (plane.Blob, error) {
+	f, err := r.cache.Open(ctx, "models/"+m.SHA256, cache.Object{Name: "model.safetensors", Key: m.Key, Bytes: m.Bytes, SHA256: m.SHA256})
 	if err != nil {
-		return nil, err
+		return nil, fault.New("actors.model", fault.KindOf(err), "model %s: %w", m.ID, err)
 	}
-	defer from.Close()
-	f, err := os.CreateTemp(r.dir, "model-*.safetensors")
-	if err != nil {
-		return nil, fault.New("actors.model", fault.Unavailable, "make room for model %s: %w", m.ID, err)
-	}
-	spooled := &file{File: f, temporary: true}
-	if spooled.size, err = io.Copy(f, from); err != nil {
-		_ = spooled.Close()
-		return nil, fault.New("actors.model", fault.Unavailable, "copy model %s: %w", m.ID, err)
-	}
-	if spooled.size != m.Bytes {
-		_ = spooled.Close()
-		return nil, fault.New("actors.model", fault.Corrupt, "model %s has %d bytes, its card says %d", m.ID, spooled.size, m.Bytes)
-	}
-	return spooled, nil
+	return &file{File: f, size: m.Bytes}, nil
 }
 
 // file is a plane.Blob that is an open file.
 type file struct {
 	*os.File
-	size      int64
-	temporary bool // removed by Close
+	size int64
 }
 
 var _ plane.Blob = (*file)(nil)
@@ -121,12 +106,3 @@ func (f *file) Size() int64 { return f.size }
 
 // Path implements plane.Blob.
 func (f *file) Path() string { return f.Name() }
-
-// Close implements plane.Blob.
-func (f *file) Close() error {
-	err := f.File.Close()
-	if f.temporary {
-		err = errors.Join(err, os.Remove(f.Name()))
-	}
-	return err
-}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -52,9 +53,9 @@ type Node struct {
 	// Store is the URL of the bucket that holds what outlives a process.
 	Store string `json:"store"`
 
-	// Cache is the folder for copies of data sets of a store elsewhere, which outlive
-	// the process; empty: they go with it. CacheLimit bounds them, in bytes; 0:
-	// nothing does.
+	// Cache is the folder for copies of data sets and models of a store elsewhere,
+	// which outlive the process: an absolute path; empty: they go with it. CacheLimit
+	// bounds them, in bytes; 0: nothing does.
 	Cache      string `json:"cache,omitempty"`
 	CacheLimit int64  `json:"cache_limit,omitempty"`
 
@@ -122,6 +123,10 @@ func (n Node) Validate() error {
 		return invalid("memory limit of %d bytes: give a number above 0, or leave it out for none", n.MemoryLimit)
 	case n.IdleTimeout < 0:
 		return invalid("idle timeout %v: give a duration above 0", n.IdleTimeout)
+	case n.Cache != "" && !filepath.IsAbs(n.Cache):
+		return invalid("cache %q is no absolute path: give one, such as /var/cache/troupe", n.Cache)
+	case n.CacheLimit < 0:
+		return invalid("cache limit of %d bytes: give a number above 0, or leave it out for %d", n.CacheLimit, int64(DefaultCacheLimit))
 	case n.Store == "":
 		return invalid("there is no store: give --store file:///folder, or set TROUPE_STORE or HOME")
 	case !slices.Contains(Policies(), n.Policy):

@@ -27,6 +27,8 @@ func TestNodeValidateRefuses(t *testing.T) {
 		"too many slots":   {func(n *config.Node) { n.Slots = config.MaxSlots + 1 }, "slots 65537 is out of range: give 1 to 65536"},
 		"negative threads": {func(n *config.Node) { n.Threads = -1 }, "threads -1"},
 		"no store":         {func(n *config.Node) { n.Store = "" }, "--store"},
+		"relative cache":   {func(n *config.Node) { n.Cache = "cache" }, `cache "cache" is no absolute path: give one, such as /var/cache/troupe`},
+		"cache below 0":    {func(n *config.Node) { n.CacheLimit = -1 }, "cache limit of -1 bytes"},
 		"unknown jobs":     {func(n *config.Node) { n.Jobs = "thread" }, `jobs do not run "thread": give one of in-process, process`},
 		"jobs apart":       {func(n *config.Node) { n.Jobs, n.Store = "process", "mem://" }, `no other process sees the store mem://: give --store file:///folder, or --jobs in-process`},
 		"unknown policy":   {func(n *config.Node) { n.Policy = "luck" }, `no policy "luck": give one of static, throughput`},
@@ -63,5 +65,13 @@ func TestDefaultStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, config.DefaultStore(func(k string) string { return c.env[k] }))
 		})
+	}
+}
+
+func TestDefaultCache(t *testing.T) {
+	for want, env := range map[string]map[string]string{
+		"/cache/troupe": {"XDG_CACHE_HOME": "/cache", "HOME": "/home/ann"}, "/home/ann/.cache/troupe": {"XDG_CACHE_HOME": "cache", "HOME": "/home/ann"}, "": nil,
+	} {
+		require.Equal(t, want, config.DefaultCache(func(k string) string { return env[k] }))
 	}
 }

@@ -36,6 +36,8 @@ func Keys() []Key {
 		{"server", "http://" + DefaultAPI().Listen + " if there is one, else none"},
 		{"token-file", "none"},
 		{"store", "the user's data folder"},
+		{"cache", "the user's cache folder"},
+		{"cache-limit", "50GiB"},
 		{"listen", DefaultAPI().Listen},
 		{"tls-dir", "beside the configuration"},
 		{"policy", "throughput"},

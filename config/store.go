@@ -25,11 +25,11 @@ func DefaultStore(getenv func(string) string) string {
 	return u.String()
 }
 
-// DefaultCacheLimit bounds the copies of data sets in DefaultCache, in bytes.
+// DefaultCacheLimit bounds the copies in DefaultCache, in bytes.
 const DefaultCacheLimit = 50 << 30
 
-// DefaultCache returns where copies of data sets lie that are in a store elsewhere:
-// the folder troupe/datasets in the user's cache folder ($XDG_CACHE_HOME, which
+// DefaultCache returns where copies of data sets and models lie that are in a store
+// elsewhere: the folder troupe in the user's cache folder ($XDG_CACHE_HOME, which
 // counts only when absolute, or ~/.cache), "" where none of the variables says
 // where that is.
 func DefaultCache(getenv func(string) string) string {
@@ -41,7 +41,7 @@ func DefaultCache(getenv func(string) string) string {
 		}
 		cache = filepath.Join(home, ".cache")
 	}
-	return filepath.Join(cache, "troupe", "datasets")
+	return filepath.Join(cache, "troupe")
 }
 
 // DefaultTLSDir returns where certificates and tokens of a server lie unless

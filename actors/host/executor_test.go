@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/dataset"
 	"github.com/troupe-ml/troupe/tensor"
 )
@@ -359,7 +360,7 @@ func TestTheBuiltInFunctionTrainsTheBuiltInData(t *testing.T) {
 	space := scratch(t)
 	var nonce uint64
 	e := &host.Executor{
-		Runtimes: []functions.Runtime{runtime}, Space: space, Datasets: catalogIn{catalog, t.TempDir()},
+		Runtimes: []functions.Runtime{runtime}, Space: space, Datasets: catalogIn{catalog, cache.New(bucket, t.TempDir(), 0)},
 		Nonce: func() uint64 { nonce++; return nonce },
 	}
 	plan := &messages.RoundPlan{
@@ -389,9 +390,9 @@ func TestTheBuiltInFunctionTrainsTheBuiltInData(t *testing.T) {
 
 type catalogIn struct {
 	*dataset.Catalog
-	dir string
+	in *cache.Cache
 }
 
 func (c catalogIn) Files(ctx context.Context, name, digest string) (dataset.Files, error) {
-	return c.Materialise(ctx, name, digest, c.dir)
+	return c.Materialise(ctx, name, digest, c.in)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
-	"github.com/troupe-ml/troupe/store/dataset"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/tensor"
 )
 
@@ -179,7 +179,7 @@ func (p *split) file(path string) (functions.Input, error) {
 		return functions.Input{}, failed(err)
 	}
 	p.files = append(p.files, f)
-	dataset.Use(f)
+	cache.Use(f)
 	info, err := f.Stat()
 	if err != nil {
 		return functions.Input{}, failed(err)

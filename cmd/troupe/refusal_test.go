@@ -66,6 +66,8 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 		"no time":                  {train("--max-time", "0s"), `"0s" for "--max-time" flag`},
 		"jobs in threads":          {[]string{"up", "--jobs", "thread"}, `"thread" for "--jobs" flag: give one of in-process, process`},
 		"jobs without a store":     {[]string{"up", "--jobs", "process", "--store", "mem://"}, "jobs process: no other process sees the store mem://"},
+		"a relative cache":         {[]string{"up", "--cache", "here"}, `cache "here" is no absolute path: give one, such as /var/cache/troupe`},
+		"no room in the cache":     {[]string{"up", "--cache-limit", "0"}, `"0" for "--cache-limit" flag: give a size such as 500MB or 2GiB`},
 		"keep the first":           {train("--keep", "first"), `"first" for "--keep" flag: give one of last, best`},
 		"clip 0":                   {train("--clip", "0"), `"0" for "--clip" flag: give a finite number above 0`},
 		"unknown optimizer state":  {train("--optimizer-state", "lose"), "give one of keep, reset, average"},

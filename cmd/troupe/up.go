@@ -28,6 +28,7 @@ const closeFor = 5 * time.Second
 func newUpCommand(s *session) *cobra.Command {
 	node, web := newNodeFlags(s.Getenv), config.DefaultAPI()
 	serving, nodes := config.DefaultNode(), &clusterFlags{}
+	serving.Cache, serving.CacheLimit = config.DefaultCache(s.Getenv), config.DefaultCacheLimit
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a server, or a node that joins one",
@@ -66,6 +67,8 @@ func registerServing(set *pflag.FlagSet, web *config.API, node *config.Node) {
 	set.StringVar(&web.TLSDir, "tls-dir", "", "folder of certificates and tokens (default: beside the configuration)")
 	set.StringVar(&web.JobURL, "job-url", "", "where the endpoints of remote functions reach this server (default: its first address)")
 	set.Var(oneOf(&node.Policy, config.Policies()), "policy", "how N changes between the epochs of a job")
+	set.StringVar(&node.Cache, "cache", node.Cache, "folder for copies of data sets and models of a store that is not on this machine")
+	set.Var(byteSize(&node.CacheLimit), "cache-limit", "bytes that these copies may take, such as 200GiB; those unused for longest go (default: 50GiB)")
 	set.Var(oneOf(&node.Jobs, config.JobsModes()), "jobs", "where jobs run: in the server's process, or each in one of its own")
 }
 
@@ -78,8 +81,10 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, node
 	if err != nil {
 		return err
 	}
-	local.Policy, local.Jobs = serving.Policy, serving.Jobs
-	local.Cache, local.CacheLimit = config.DefaultCache(s.Getenv), config.DefaultCacheLimit
+	local.Policy, local.Jobs, local.Cache, local.CacheLimit = serving.Policy, serving.Jobs, serving.Cache, serving.CacheLimit
+	if err := local.Validate(); err != nil {
+		return err
+	}
 	if web.TLSDir == "" {
 		web.TLSDir = config.DefaultTLSDir(s.Getenv)
 	}

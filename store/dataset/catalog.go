@@ -45,29 +45,16 @@ type Options struct {
 	Called    string  // what errors call the file or folder; "" means its path
 }
 
-// verified names a data set in one place of its store, see store.Pin.
-type verified struct {
-	digest string
-	life   uint64
-}
-
 // Catalog gives access to the data sets of a store. It is safe for concurrent
 // use, beside other processes on the same store too.
 type Catalog struct {
 	store  store.Store
 	digits func() (*contents, error)
-
-	limit int64 // of copies, see KeepCopies
-
-	mu       sync.Mutex               // guards what follows
-	verified map[verified]bool        // whose files were read and found right
-	seen     map[string]bool          // copies that were, by path
-	busy     map[string]chan struct{} // folders that copies go to just now, closed at its end
 }
 
 // New returns the catalog of a store, which stays the caller's to close.
 func New(s store.Store) *Catalog {
-	return &Catalog{store: s, digits: sync.OnceValues(loadDigits), verified: map[verified]bool{}, seen: map[string]bool{}, busy: map[string]chan struct{}{}}
+	return &Catalog{store: s, digits: sync.OnceValues(loadDigits)}
 }
 
 // Open finds a data set by what the user calls it: "digits", which is built

@@ -58,19 +58,6 @@ func digest(files [4]file) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// verify reads what should be f and compares length and digest. w gets a copy.
-func (f file) verify(w io.Writer, r io.Reader) error {
-	h := sha256.New()
-	n, err := io.Copy(io.MultiWriter(w, h), r)
-	if err != nil {
-		return err
-	}
-	if sum := hex.EncodeToString(h.Sum(nil)); n != f.Bytes || sum != f.SHA256 {
-		return fault.New("dataset.verify", fault.Corrupt, "%d bytes with sha256 %.12s…, want %d with %.12s…", n, sum, f.Bytes, f.SHA256)
-	}
-	return nil
-}
-
 // written writes an array that should be f. One that is not was changed while
 // it was read: what needs no conversion is not copied first.
 func (f file) written(w io.Writer, array selection) error {

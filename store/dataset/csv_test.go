@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/dataset"
 )
 
@@ -53,7 +54,7 @@ func importFile(t *testing.T, name string, content []byte) (imported, error) {
 		require.Contains(t, err.Error(), name)
 		return imported{}, err
 	}
-	files, err := c.Materialise(t.Context(), info.Name, info.Digest, t.TempDir())
+	files, err := c.Materialise(t.Context(), info.Name, info.Digest, cache.New(s, t.TempDir(), 0))
 	require.NoError(t, err)
 	d := imported{Info: info}
 	_, d.x = floats(t, files.TrainX)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/dataset"
 	"github.com/troupe-ml/troupe/tensor"
 )
@@ -84,7 +85,7 @@ func TestDigits(t *testing.T) {
 	require.Equal(t, info, again)
 
 	dir := t.TempDir()
-	files, err := c.Materialise(t.Context(), "digits", info.Digest, dir)
+	files, err := c.Materialise(t.Context(), "digits", info.Digest, cache.New(s, dir, 0))
 	require.NoError(t, err)
 	x, train := floats(t, files.TrainX)
 	require.Equal(t, []int64{1437, 64}, x.Shape)
@@ -111,19 +112,19 @@ func TestDigits(t *testing.T) {
 
 	before, err := os.Stat(files.TrainX)
 	require.NoError(t, err)
-	_, err = c.Materialise(t.Context(), "digits", info.Digest, dir)
+	_, err = c.Materialise(t.Context(), "digits", info.Digest, cache.New(s, dir, 0))
 	require.NoError(t, err)
 	after, err := os.Stat(files.TrainX)
 	require.NoError(t, err)
 	require.True(t, os.SameFile(before, after), "what is there is taken")
 	require.NoError(t, os.Truncate(files.TrainX, 100))
-	_, err = c.Materialise(t.Context(), "digits", info.Digest, dir)
+	_, err = c.Materialise(t.Context(), "digits", info.Digest, cache.New(s, dir, 0))
 	require.NoError(t, err)
 	_, again2 := floats(t, files.TrainX)
 	require.Len(t, again2, 1437*64, "a damaged copy is made anew")
 	require.Empty(t, keys(t, s), "the built-in data set needs no store")
 
-	_, err = c.Materialise(t.Context(), "digits", strings.Repeat("0", 64), dir)
+	_, err = c.Materialise(t.Context(), "digits", strings.Repeat("0", 64), cache.New(s, dir, 0))
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }
 
@@ -135,13 +136,13 @@ func TestConcurrentCallersShareOneCopy(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = dataset.New(store.NewMem()).Materialise(t.Context(), "digits", info.Digest, dir) })
+		wg.Go(func() { _, errs[i] = dataset.New(store.NewMem()).Materialise(t.Context(), "digits", info.Digest, cache.New(store.NewMem(), dir, 0)) })
 	}
 	wg.Wait()
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	entries, err := os.ReadDir(filepath.Join(dir, info.Digest))
+	entries, err := os.ReadDir(filepath.Join(dir, "datasets", info.Digest))
 	require.NoError(t, err)
 	require.Len(t, entries, 4, "and no temporary file is left")
 }
@@ -191,7 +192,7 @@ func TestMaterialiseGivesWhatWasImported(t *testing.T) {
 			c, dir := dataset.New(s), filepath.Join(t.TempDir(), "scratch")
 			info, err := c.Open(t.Context(), writeFile(t, "d.csv", []byte(someCSV)), dataset.Options{})
 			require.NoError(t, err)
-			files, err := c.Materialise(t.Context(), info.Name, info.Digest, dir)
+			files, err := c.Materialise(t.Context(), info.Name, info.Digest, cache.New(s, dir, 0))
 			require.NoError(t, err)
 			_, x := floats(t, files.TrainX)
 			_, tx := floats(t, files.TestX)
@@ -209,7 +210,7 @@ func TestMaterialiseGivesWhatWasImported(t *testing.T) {
 				require.NoDirExists(t, dir, "no copy is made")
 				require.Contains(t, files.TrainX, "datasets/d/"+info.Digest)
 			} else {
-				require.Equal(t, filepath.Join(dir, info.Digest, "train-x.npy"), files.TrainX)
+				require.Equal(t, filepath.Join(dir, "datasets", info.Digest, "train-x.npy"), files.TrainX)
 			}
 		})
 	}
@@ -233,12 +234,12 @@ func TestImportRepairsWhatIsIncomplete(t *testing.T) {
 				func() { require.NoError(t, s.Put(t.Context(), prefix+"test-y.npy", text("short"))) },
 			} {
 				damage()
-				_, err := dataset.New(s).Materialise(t.Context(), "d", info.Digest, t.TempDir())
+				_, err := dataset.New(s).Materialise(t.Context(), "d", info.Digest, cache.New(s, t.TempDir(), 0))
 				require.Contains(t, []fault.Kind{fault.NotFound, fault.Corrupt}, fault.KindOf(err), "%v", err)
 				again, err := c.Open(t.Context(), path, dataset.Options{})
 				require.NoError(t, err)
 				require.Equal(t, info, again)
-				_, err = dataset.New(s).Materialise(t.Context(), "d", info.Digest, t.TempDir())
+				_, err = dataset.New(s).Materialise(t.Context(), "d", info.Digest, cache.New(s, t.TempDir(), 0))
 				require.NoError(t, err)
 			}
 		})
@@ -256,10 +257,10 @@ func TestMaterialiseFindsFlippedBits(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, s.Put(t.Context(), key, text(strings.Repeat("x", int(o.Size)))))
 			dir := t.TempDir()
-			_, err = dataset.New(s).Materialise(t.Context(), "d", info.Digest, dir)
+			_, err = dataset.New(s).Materialise(t.Context(), "d", info.Digest, cache.New(s, dir, 0))
 			require.Equal(t, fault.Corrupt, fault.KindOf(err))
 			require.ErrorContains(t, err, key)
-			require.NoFileExists(t, filepath.Join(dir, info.Digest, "train-y.npy"))
+			require.NoFileExists(t, filepath.Join(dir, "datasets", info.Digest, "train-y.npy"))
 		})
 	}
 }
@@ -348,7 +349,7 @@ func TestConcurrentImportsOfOneFileAreOneDataSet(t *testing.T) {
 				require.Equal(t, infos[0], infos[i])
 			}
 			require.Len(t, keys(t, s), 5)
-			_, err := dataset.New(s).Materialise(t.Context(), "d", infos[0].Digest, t.TempDir())
+			_, err := dataset.New(s).Materialise(t.Context(), "d", infos[0].Digest, cache.New(s, t.TempDir(), 0))
 			require.NoError(t, err)
 		})
 	}

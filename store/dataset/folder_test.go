@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/dataset"
 )
 
@@ -97,7 +98,7 @@ func importPath(t *testing.T, path string, opts dataset.Options) (imported, erro
 		require.ErrorContains(t, err, path)
 		return imported{}, err
 	}
-	files, err := c.Materialise(t.Context(), info.Name, info.Digest, t.TempDir())
+	files, err := c.Materialise(t.Context(), info.Name, info.Digest, cache.New(s, t.TempDir(), 0))
 	require.NoError(t, err)
 	d := imported{Info: info}
 	_, d.x = floats(t, files.TrainX)
@@ -314,7 +315,7 @@ func TestFashionMNIST(t *testing.T) {
 		Name: "fashion-mnist", Digest: info.Digest, Train: 60_000, Test: 10_000,
 		XShape: []int64{28, 28}, XType: "uint8", YShape: []int64{}, YType: "uint8",
 	}, info)
-	files, err := c.Materialise(t.Context(), info.Name, info.Digest, t.TempDir())
+	files, err := c.Materialise(t.Context(), info.Name, info.Digest, cache.New(s, t.TempDir(), 0))
 	require.NoError(t, err)
 	x, values := floats(t, files.TestX)
 	require.Equal(t, []int64{10_000, 28, 28}, x.Shape)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/dataset"
 	"github.com/troupe-ml/troupe/tensor"
 )
@@ -96,7 +97,7 @@ func importLarge(dir string) error {
 	if err != nil {
 		return err
 	}
-	files, err := c.Materialise(ctx, info.Name, info.Digest, dir)
+	files, err := c.Materialise(ctx, info.Name, info.Digest, cache.New(s, dir, 0))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/dataset"
 )
 
@@ -24,18 +25,19 @@ func TestLabelsOfTwoIntegerTypes(t *testing.T) {
 			wide := intNPY(t, "(1,)", 7)
 			x, testX := floatNPY(t, "(3, 1)", 1, 2, 3), floatNPY(t, "(1, 1)", 4)
 			archive := npz(t, member{"x_train.npy", x}, member{"y_train.npy", narrow}, member{"x_test.npy", testX}, member{"y_test.npy", wide})
-			c := dataset.New(store.NewMem())
+			s := store.NewMem()
+			c := dataset.New(s)
 			info, err := c.Open(t.Context(), writeFile(t, "d.npz", archive), dataset.Options{})
 			require.NoError(t, err)
 			require.Equal(t, "int64", info.YType)
-			files, err := c.Materialise(t.Context(), info.Name, info.Digest, t.TempDir())
+			files, err := c.Materialise(t.Context(), info.Name, info.Digest, cache.New(s, t.TempDir(), 0))
 			require.NoError(t, err)
 			_, got := floats(t, files.TrainY)
 			alone := npz(t, member{"x_train.npy", x}, member{"y_train.npy", narrow}, member{"x_test.npy", testX},
 				member{"y_test.npy", npy(t, 1, descr, false, "(1,)", little, make([]byte, binary.Size(labels)/3))})
 			info, err = c.Open(t.Context(), writeFile(t, "e.npz", alone), dataset.Options{})
 			require.NoError(t, err)
-			files, err = c.Materialise(t.Context(), info.Name, info.Digest, t.TempDir())
+			files, err = c.Materialise(t.Context(), info.Name, info.Digest, cache.New(s, t.TempDir(), 0))
 			require.NoError(t, err)
 			_, want := floats(t, files.TrainY)
 			require.Equal(t, want, got, "the values are those of the file")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
 	"github.com/troupe-ml/troupe/store/dataset"
 	"github.com/troupe-ml/troupe/store/function"
 	"github.com/troupe-ml/troupe/store/gc"
@@ -125,7 +126,7 @@ func reimport(t *testing.T, s store.Store) (check func(s store.Store)) {
 	return func(s store.Store) {
 		_, err := function.New(s).Materialise(t.Context(), f.Name, f.Version, t.TempDir())
 		require.NoError(t, err)
-		_, err = dataset.New(s).Materialise(t.Context(), d.Name, d.Digest, t.TempDir())
+		_, err = dataset.New(s).Materialise(t.Context(), d.Name, d.Digest, cache.New(s, t.TempDir(), 0))
 		require.NoError(t, err)
 	}
 }

@@ -24,7 +24,7 @@ func TestE2EANodeSharesTheStore(t *testing.T) {
 	e := s.ask(t, "cluster", "token", "create", "--name", "n", "--role", "join")
 	require.Zero(t, e.code, e.err)
 	token := strings.TrimSpace(e.out)
-	far := h.join(t, at, "--token", token)
+	far := h.join(t, at, "--token", token, "--cache", h.dir+"/far")
 	shares := func(nodes []api.Node) map[string]bool {
 		shares := map[string]bool{}
 		for _, n := range nodes {
@@ -38,11 +38,13 @@ func TestE2EANodeSharesTheStore(t *testing.T) {
 	for leader := range nodes {
 		require.Contains(t, s.ask(t, "cluster", "members").out, "\nstore: only on "+leader+"\n")
 	}
-	near := h.join(t, at, "--token", token, "--store", "file://"+h.store)
+	near := h.join(t, at, "--token", token, "--store", "file://"+h.store, "--cache", h.dir+"/near")
 	require.True(t, shares(s.awaitNodes(t, 3))[near.name])
 	require.Contains(t, s.ask(t, "cluster", "members").out, "\nstore: on ")
 	require.Zero(t, s.ask(t, "dataset", "create", "--name", "noise", "--from", h.samples(t, 300, 60, 4)).code)
 	succeed(t, s.ask(t, "train", "--follow", "-f", "mlp", "-d", "noise", "-e", "2", "-p", "3", "--static"))
+	require.Len(t, files(t, h.dir+"/far/datasets"), 4, "the data set")
+	require.Empty(t, files(t, h.dir+"/near"), "it is used in place")
 
 	other := newHome(t)
 	other.train(t, "-e", "1") // which names its store
