@@ -82,6 +82,7 @@ type Company struct {
 	rim        *actorkit.SystemRim
 	load       *actorkit.Load
 	tree       *Tree
+	at         places // where the actors of all nodes are
 	native     *native.Runtime
 	natives    functions.Runtime // runs what native has, here or in other processes
 	programs   *programs
@@ -240,7 +241,10 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	if deps.Follows {
 		deps.Over = c.jobOver
 	}
-	c.tree, err = SpawnTree(c.system.Root, deps)
+	deps.Stacks = c.stacksHere
+	if c.tree, err = SpawnTree(c.system.Root, deps); err == nil {
+		c.at = deps.places(c.tree)
+	}
 	return err
 }
 

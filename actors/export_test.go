@@ -33,3 +33,14 @@ func (l *listing) Knows(ctx context.Context, id string) error { return l.knows(c
 
 // Finish takes in that all jobs were looked at, but those.
 func (l *listing) Finish(unread map[string]error) { l.finish(unread) }
+
+// NodeStacks is what a node says of a job.
+type NodeStacks = nodeStacks
+
+// StacksOf is that.
+func StacksOf(node string, err error, stacks ...*messages.FunctionStack) NodeStacks {
+	return nodeStacks{node, stacks, err}
+}
+
+// StacksText is what a person reads.
+func StacksText(all []NodeStacks, among bool) string { return stacksText(all, among) }

@@ -5,14 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/store"
 )
@@ -49,29 +47,6 @@ func (c *Company) Log(ctx context.Context, id string, function int, follow bool,
 			return err
 		}
 	}
-}
-
-// Stacks says where each running function of a job of this node is right now.
-// NotFound.
-func (c *Company) Stacks(ctx context.Context, id string) (string, error) {
-	if _, err := c.Job(ctx, id); err != nil {
-		return "", err
-	}
-	if text, there, err := c.processes.Stacks(ctx, id); there {
-		return text, err
-	}
-	stacks := map[int]string{}
-	for _, r := range []functions.Tracer{c.native, c.programs} {
-		maps.Copy(stacks, r.Stacks(id))
-	}
-	var out strings.Builder
-	for _, index := range slices.Sorted(maps.Keys(stacks)) {
-		fmt.Fprintf(&out, "function %d:\n%s\n", index, strings.TrimRight(stacks[index], "\n"))
-	}
-	if len(stacks) == 0 {
-		out.WriteString("no function of the job runs right now\n")
-	}
-	return out.String(), nil
 }
 
 // logReader reads the logs of a job as they grow.

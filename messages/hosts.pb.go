@@ -393,6 +393,7 @@ func (x *SlotsLent) GetSlots() uint32 {
 // ListHostsReply.
 type ListHosts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // only those that attempts of this job hold slots of; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +426,13 @@ func (x *ListHosts) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHosts.ProtoReflect.Descriptor instead.
 func (*ListHosts) Descriptor() ([]byte, []int) {
 	return file_messages_hosts_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListHosts) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
 }
 
 // ListHostsReply answers ListHosts.
@@ -595,8 +603,9 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\tSlotsLent\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05slots\x18\x03 \x01(\rR\x05slots\"\v\n" +
-	"\tListHosts\"U\n" +
+	"\x05slots\x18\x03 \x01(\rR\x05slots\"\"\n" +
+	"\tListHosts\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"U\n" +
 	"\x0eListHostsReply\x12/\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x19.troupe.messages.HostViewR\x05hosts\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\"\xf0\x01\n" +

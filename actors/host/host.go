@@ -20,7 +20,7 @@ const (
 )
 
 // Deps is everything a host may touch outside its own state. All are required
-// but Labels, Version, Over, Warn and Options.
+// but Labels, Version, Over, Stacks, Warn and Options.
 type Deps struct {
 	Log  *zap.Logger
 	Rim  actorkit.Rim
@@ -37,6 +37,9 @@ type Deps struct {
 	Scheduler func() *actor.PID
 	// Over is told of jobs that have ended; nil: nobody is.
 	Over func(job string)
+	// Stacks says where the functions of a job are that run here, by function. It may
+	// take a second, and is called off the actor; nil: nobody knows.
+	Stacks func(job string) map[int]string
 	// Warn gets what people should know of the slots; nil: the log alone does.
 	Warn    func(text string)
 	Options []actor.PropsOption
@@ -110,6 +113,10 @@ func (h *host) Receive(ctx actor.Context) {
 		h.onAskState(ctx, m)
 	case *messages.ReleaseTensors:
 		h.onReleaseTensors(ctx, m)
+	case *messages.AskStacks:
+		h.onAskStacks(ctx, m)
+	case *stacksTaken:
+		ctx.Send(m.asker, m.reply)
 	case *functionBegan:
 		h.state.began(m.run)
 	case *runEnded:
@@ -127,7 +134,7 @@ func (h *host) Receive(ctx actor.Context) {
 	case *tensorsFailed:
 		h.log.Warn("tensors not removed", zap.Error(m.err))
 	case *actorkit.WorkPanicked:
-		h.log.Error("removing tensors panicked", zap.Error(m.Err))
+		h.log.Error("work of the host panicked", zap.Error(m.Err))
 	case *tensorsGone:
 	case *actor.Restarting:
 		h.leave()

@@ -149,7 +149,7 @@ func (s *Script) do(words []string, args map[string]string) string {
 		return fmt.Sprint("reply ", err)
 	case "list":
 		var out []string
-		for _, h := range s.state.list().GetHosts() {
+		for _, h := range s.state.list(nil).GetHosts() {
 			out = append(out, fmt.Sprintf("%s %d of %d busy, %d used", h.GetNode(), h.GetBusy(), h.GetSlots(), h.GetUsed()))
 		}
 		return strings.Join(out, "\n")

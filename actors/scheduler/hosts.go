@@ -232,11 +232,11 @@ func (s *state) allSlots() uint32 {
 }
 
 // list says which hosts are present.
-func (s *state) list() *messages.ListHostsReply {
+func (s *state) list(m *messages.ListHosts) *messages.ListHostsReply {
 	reply, used := &messages.ListHostsReply{Term: s.term}, s.used()
 	for _, node := range slices.Sorted(maps.Keys(s.hosts)) {
 		h := s.hosts[node]
-		if !h.present {
+		if !h.present || m.GetJobId() != "" && h.held[m.GetJobId()] == 0 {
 			continue
 		}
 		view := &messages.HostView{Node: node, Slots: h.slots, Labels: h.labels, Version: h.version, Used: min(h.slots, used[node])}

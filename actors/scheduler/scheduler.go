@@ -64,7 +64,7 @@ func (s *scheduler) Receive(ctx actor.Context) {
 	case *messages.ResumeJob:
 		ctx.Respond(s.state.resume(now, m))
 	case *messages.ListHosts:
-		ctx.Respond(s.state.list())
+		ctx.Respond(s.state.list(m))
 	case *messages.SetParallelism:
 		ctx.Respond(&messages.SetParallelismReply{Failure: wire.Failure(s.state.set(now, m))})
 	case *messages.StopJob:
