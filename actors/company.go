@@ -46,6 +46,13 @@ import (
 // command may be repeated.
 const askAgain = time.Second
 
+const (
+	// leaveGap is how often a node that leaves looks whether it may go.
+	leaveGap = 50 * time.Millisecond
+	// leaveLooks is how many of these looks in a row it waits for one that leads.
+	leaveLooks = 40
+)
+
 // functionPatience is how long Close waits for functions to heed the end of
 // their context, which they have to within a second.
 const functionPatience = 2 * time.Second
@@ -93,6 +100,7 @@ type Company struct {
 	store      store.Store
 	space      plane.Space
 	among      bool          // there may be other nodes
+	directory  Directory     // of those; nil: there is none
 	preparing  chan struct{} // holds a token while a function is made ready
 	datasets   *dataset.Catalog
 	cache      *cache.Cache // of data sets and models on this machine
@@ -233,6 +241,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	}
 	if n := cfg.Nodes; n != nil {
 		deps.Options = append(deps.Options, actorkit.Split{Log: cfg.Log}.Option())
+		c.directory = n.Directory
 		deps.Directory, deps.Follows, deps.Labels, deps.Version = n.Directory, n.follows(), n.Labels, n.Version
 		if err := n.Remote(c.system); err != nil {
 			return err
@@ -294,6 +303,29 @@ func (c *Company) keepLogs() {
 		c.mu.Lock()
 		over, c.over = c.over, nil
 		c.mu.Unlock()
+	}
+}
+
+// Leave has what this node has for others go elsewhere before it is closed: it gets
+// nothing new to run, what runs may end, and jobs take over what lies here. It
+// returns once none needs anything here, or with Unavailable, naming those that do,
+// when ctx has ended: what they lack then is made again elsewhere, but for the
+// optimizer states of functions. For a node that follows another one.
+func (c *Company) Leave(ctx context.Context) error {
+	for alone := 0; ; {
+		if alone++; c.directory.PID(c.directory.Leader(), schedulerName) != nil {
+			alone = 0
+		}
+		if alone > leaveLooks {
+			return fault.New("actors.leave", fault.Unavailable, "the node that leads is not there")
+		}
+		reply, err := ask[*messages.DrainHostReply](ctx, c, c.tree.Host, &messages.DrainHost{})
+		if err != nil || len(reply.GetJobs()) == 0 {
+			return err
+		}
+		if pause(ctx, leaveGap) != nil {
+			return fault.New("actors.leave", fault.Unavailable, "jobs %s still need what is here", strings.Join(reply.GetJobs(), ", "))
+		}
 	}
 }
 

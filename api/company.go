@@ -171,4 +171,6 @@ type Node struct {
 	// Alive is false for a node that does not answer, and has not been given up.
 	Alive    bool   `json:"alive"`
 	LastSeen string `json:"last_seen,omitempty"` // RFC 3339, when it last answered
+	// Leaving is true for a node that is about to go, and gets nothing new to run.
+	Leaving bool `json:"leaving,omitempty"`
 }

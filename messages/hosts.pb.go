@@ -36,6 +36,7 @@ type HostReported struct {
 	Held          []*AttemptRef          `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`                                                                               // attempts that occupy a slot; of slots that are lent only the job is known
 	Labels        map[string]string      `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // what people say of the node; jobs may require them
 	Version       string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`                                                                         // of the program that runs there
+	Leaving       bool                   `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`                                                                        // the node is about to go: it gets nothing new, see DrainHost
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -117,6 +118,13 @@ func (x *HostReported) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *HostReported) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 // NodesListed (event) says which nodes the cluster has, as its member table has
@@ -222,6 +230,149 @@ func (x *HostLeft) GetBoot() string {
 	return ""
 }
 
+// DrainHost (command) has a host get nothing new to run from now on, as its node
+// is about to go: it says so in its reports, what runs there runs to its end, and
+// jobs take over what lies there. Company to the FunctionHost of its node, again
+// while it waits for that; answered by DrainHostReply. A repeat changes nothing.
+type DrainHost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainHost) Reset() {
+	*x = DrainHost{}
+	mi := &file_messages_hosts_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainHost) ProtoMessage() {}
+
+func (x *DrainHost) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainHost.ProtoReflect.Descriptor instead.
+func (*DrainHost) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{3}
+}
+
+// DrainHostReply answers DrainHost.
+type DrainHostReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs that have something here, as far as the host knows: they have neither
+	// ended, nor said HostVacated.
+	Jobs          []string `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainHostReply) Reset() {
+	*x = DrainHostReply{}
+	mi := &file_messages_hosts_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainHostReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainHostReply) ProtoMessage() {}
+
+func (x *DrainHostReply) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainHostReply.ProtoReflect.Descriptor instead.
+func (*DrainHostReply) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DrainHostReply) GetJobs() []string {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+// HostVacated (event) says that a job needs nothing more of a node that is about
+// to go: nothing of it runs there, and what lay there it has elsewhere. TrainJob to
+// the FunctionHost of that node, once it is so and each second while the node is
+// there. Not answered.
+type HostVacated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostVacated) Reset() {
+	*x = HostVacated{}
+	mi := &file_messages_hosts_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostVacated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostVacated) ProtoMessage() {}
+
+func (x *HostVacated) ProtoReflect() protoreflect.Message {
+	mi := &file_messages_hosts_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostVacated.ProtoReflect.Descriptor instead.
+func (*HostVacated) Descriptor() ([]byte, []int) {
+	return file_messages_hosts_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *HostVacated) GetJob() *JobRef {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *HostVacated) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 // OfferSlots (command) says how many of its slots a host is to offer from now on;
 // before the first one it offers all. Whoever grants a node its slots (as the
 // server of a job in a process of its own does) to FunctionHost; answered by
@@ -238,7 +389,7 @@ type OfferSlots struct {
 
 func (x *OfferSlots) Reset() {
 	*x = OfferSlots{}
-	mi := &file_messages_hosts_proto_msgTypes[3]
+	mi := &file_messages_hosts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -250,7 +401,7 @@ func (x *OfferSlots) String() string {
 func (*OfferSlots) ProtoMessage() {}
 
 func (x *OfferSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[3]
+	mi := &file_messages_hosts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -263,7 +414,7 @@ func (x *OfferSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferSlots.ProtoReflect.Descriptor instead.
 func (*OfferSlots) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{3}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OfferSlots) GetSeq() uint64 {
@@ -290,7 +441,7 @@ type OfferSlotsReply struct {
 
 func (x *OfferSlotsReply) Reset() {
 	*x = OfferSlotsReply{}
-	mi := &file_messages_hosts_proto_msgTypes[4]
+	mi := &file_messages_hosts_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +453,7 @@ func (x *OfferSlotsReply) String() string {
 func (*OfferSlotsReply) ProtoMessage() {}
 
 func (x *OfferSlotsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[4]
+	mi := &file_messages_hosts_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +466,7 @@ func (x *OfferSlotsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferSlotsReply.ProtoReflect.Descriptor instead.
 func (*OfferSlotsReply) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{4}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OfferSlotsReply) GetSeq() uint64 {
@@ -340,7 +491,7 @@ type SlotsLent struct {
 
 func (x *SlotsLent) Reset() {
 	*x = SlotsLent{}
-	mi := &file_messages_hosts_proto_msgTypes[5]
+	mi := &file_messages_hosts_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +503,7 @@ func (x *SlotsLent) String() string {
 func (*SlotsLent) ProtoMessage() {}
 
 func (x *SlotsLent) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[5]
+	mi := &file_messages_hosts_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +516,7 @@ func (x *SlotsLent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotsLent.ProtoReflect.Descriptor instead.
 func (*SlotsLent) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{5}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SlotsLent) GetJob() *JobRef {
@@ -400,7 +551,7 @@ type ListHosts struct {
 
 func (x *ListHosts) Reset() {
 	*x = ListHosts{}
-	mi := &file_messages_hosts_proto_msgTypes[6]
+	mi := &file_messages_hosts_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +563,7 @@ func (x *ListHosts) String() string {
 func (*ListHosts) ProtoMessage() {}
 
 func (x *ListHosts) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[6]
+	mi := &file_messages_hosts_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +576,7 @@ func (x *ListHosts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHosts.ProtoReflect.Descriptor instead.
 func (*ListHosts) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{6}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListHosts) GetJobId() string {
@@ -446,7 +597,7 @@ type ListHostsReply struct {
 
 func (x *ListHostsReply) Reset() {
 	*x = ListHostsReply{}
-	mi := &file_messages_hosts_proto_msgTypes[7]
+	mi := &file_messages_hosts_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +609,7 @@ func (x *ListHostsReply) String() string {
 func (*ListHostsReply) ProtoMessage() {}
 
 func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[7]
+	mi := &file_messages_hosts_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +622,7 @@ func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
 func (*ListHostsReply) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{7}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListHostsReply) GetHosts() []*HostView {
@@ -496,14 +647,15 @@ type HostView struct {
 	Busy          uint32                 `protobuf:"varint,3,opt,name=busy,proto3" json:"busy,omitempty"`   // of them, held by attempts
 	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
-	Used          uint32                 `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"` // of them, granted to jobs or held by attempts: a job has its slots between two rounds, too
+	Leaving       bool                   `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"` // the node is about to go
+	Used          uint32                 `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"`       // of them, granted to jobs or held by attempts: a job has its slots between two rounds, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostView) Reset() {
 	*x = HostView{}
-	mi := &file_messages_hosts_proto_msgTypes[8]
+	mi := &file_messages_hosts_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +667,7 @@ func (x *HostView) String() string {
 func (*HostView) ProtoMessage() {}
 
 func (x *HostView) ProtoReflect() protoreflect.Message {
-	mi := &file_messages_hosts_proto_msgTypes[8]
+	mi := &file_messages_hosts_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +680,7 @@ func (x *HostView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostView.ProtoReflect.Descriptor instead.
 func (*HostView) Descriptor() ([]byte, []int) {
-	return file_messages_hosts_proto_rawDescGZIP(), []int{8}
+	return file_messages_hosts_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HostView) GetNode() string {
@@ -566,6 +718,13 @@ func (x *HostView) GetVersion() string {
 	return ""
 }
 
+func (x *HostView) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
 func (x *HostView) GetUsed() uint32 {
 	if x != nil {
 		return x.Used
@@ -577,7 +736,7 @@ var File_messages_hosts_proto protoreflect.FileDescriptor
 
 const file_messages_hosts_proto_rawDesc = "" +
 	"\n" +
-	"\x14messages/hosts.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xa7\x02\n" +
+	"\x14messages/hosts.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xc1\x02\n" +
 	"\fHostReported\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x10\n" +
@@ -585,7 +744,8 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\x05slots\x18\x04 \x01(\rR\x05slots\x12/\n" +
 	"\x04held\x18\x05 \x03(\v2\x1b.troupe.messages.AttemptRefR\x04held\x12A\n" +
 	"\x06labels\x18\x06 \x03(\v2).troupe.messages.HostReported.LabelsEntryR\x06labels\x12\x18\n" +
-	"\aversion\x18\a \x01(\tR\aversion\x1a9\n" +
+	"\aversion\x18\a \x01(\tR\aversion\x12\x18\n" +
+	"\aleaving\x18\b \x01(\bR\aleaving\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"#\n" +
@@ -593,7 +753,13 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"2\n" +
 	"\bHostLeft\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
-	"\x04boot\x18\x02 \x01(\tR\x04boot\"4\n" +
+	"\x04boot\x18\x02 \x01(\tR\x04boot\"\v\n" +
+	"\tDrainHost\"$\n" +
+	"\x0eDrainHostReply\x12\x12\n" +
+	"\x04jobs\x18\x01 \x03(\tR\x04jobs\"L\n" +
+	"\vHostVacated\x12)\n" +
+	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\"4\n" +
 	"\n" +
 	"OfferSlots\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
@@ -608,13 +774,14 @@ const file_messages_hosts_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"U\n" +
 	"\x0eListHostsReply\x12/\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x19.troupe.messages.HostViewR\x05hosts\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xf0\x01\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\x8a\x02\n" +
 	"\bHostView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x12\n" +
 	"\x04busy\x18\x03 \x01(\rR\x04busy\x12=\n" +
 	"\x06labels\x18\x04 \x03(\v2%.troupe.messages.HostView.LabelsEntryR\x06labels\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\tR\aversion\x12\x12\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x12\x18\n" +
+	"\aleaving\x18\a \x01(\bR\aleaving\x12\x12\n" +
 	"\x04used\x18\x06 \x01(\rR\x04used\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -632,33 +799,37 @@ func file_messages_hosts_proto_rawDescGZIP() []byte {
 	return file_messages_hosts_proto_rawDescData
 }
 
-var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_messages_hosts_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_messages_hosts_proto_goTypes = []any{
 	(*HostReported)(nil),    // 0: troupe.messages.HostReported
 	(*NodesListed)(nil),     // 1: troupe.messages.NodesListed
 	(*HostLeft)(nil),        // 2: troupe.messages.HostLeft
-	(*OfferSlots)(nil),      // 3: troupe.messages.OfferSlots
-	(*OfferSlotsReply)(nil), // 4: troupe.messages.OfferSlotsReply
-	(*SlotsLent)(nil),       // 5: troupe.messages.SlotsLent
-	(*ListHosts)(nil),       // 6: troupe.messages.ListHosts
-	(*ListHostsReply)(nil),  // 7: troupe.messages.ListHostsReply
-	(*HostView)(nil),        // 8: troupe.messages.HostView
-	nil,                     // 9: troupe.messages.HostReported.LabelsEntry
-	nil,                     // 10: troupe.messages.HostView.LabelsEntry
-	(*AttemptRef)(nil),      // 11: troupe.messages.AttemptRef
-	(*JobRef)(nil),          // 12: troupe.messages.JobRef
+	(*DrainHost)(nil),       // 3: troupe.messages.DrainHost
+	(*DrainHostReply)(nil),  // 4: troupe.messages.DrainHostReply
+	(*HostVacated)(nil),     // 5: troupe.messages.HostVacated
+	(*OfferSlots)(nil),      // 6: troupe.messages.OfferSlots
+	(*OfferSlotsReply)(nil), // 7: troupe.messages.OfferSlotsReply
+	(*SlotsLent)(nil),       // 8: troupe.messages.SlotsLent
+	(*ListHosts)(nil),       // 9: troupe.messages.ListHosts
+	(*ListHostsReply)(nil),  // 10: troupe.messages.ListHostsReply
+	(*HostView)(nil),        // 11: troupe.messages.HostView
+	nil,                     // 12: troupe.messages.HostReported.LabelsEntry
+	nil,                     // 13: troupe.messages.HostView.LabelsEntry
+	(*AttemptRef)(nil),      // 14: troupe.messages.AttemptRef
+	(*JobRef)(nil),          // 15: troupe.messages.JobRef
 }
 var file_messages_hosts_proto_depIdxs = []int32{
-	11, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
-	9,  // 1: troupe.messages.HostReported.labels:type_name -> troupe.messages.HostReported.LabelsEntry
-	12, // 2: troupe.messages.SlotsLent.job:type_name -> troupe.messages.JobRef
-	8,  // 3: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
-	10, // 4: troupe.messages.HostView.labels:type_name -> troupe.messages.HostView.LabelsEntry
-	5,  // [5:5] is the sub-list for method output_type
-	5,  // [5:5] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	14, // 0: troupe.messages.HostReported.held:type_name -> troupe.messages.AttemptRef
+	12, // 1: troupe.messages.HostReported.labels:type_name -> troupe.messages.HostReported.LabelsEntry
+	15, // 2: troupe.messages.HostVacated.job:type_name -> troupe.messages.JobRef
+	15, // 3: troupe.messages.SlotsLent.job:type_name -> troupe.messages.JobRef
+	11, // 4: troupe.messages.ListHostsReply.hosts:type_name -> troupe.messages.HostView
+	13, // 5: troupe.messages.HostView.labels:type_name -> troupe.messages.HostView.LabelsEntry
+	6,  // [6:6] is the sub-list for method output_type
+	6,  // [6:6] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_messages_hosts_proto_init() }
@@ -673,7 +844,7 @@ func file_messages_hosts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_messages_hosts_proto_rawDesc), len(file_messages_hosts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -91,7 +91,10 @@ type JobSize struct {
 	// Nodes that have left, or have been silent for so long that they count as
 	// gone: what ran there is lost. What runs on a slot that was taken back from
 	// the job, on a node that is there, runs to its end.
-	Gone          []string `protobuf:"bytes,6,rep,name=gone,proto3" json:"gone,omitempty"`
+	Gone []string `protobuf:"bytes,6,rep,name=gone,proto3" json:"gone,omitempty"`
+	// Nodes that are about to go, and wait for what lies there to be taken over: what
+	// runs there may end, and nothing begins there any more.
+	Leaving       []string `protobuf:"bytes,7,rep,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -164,6 +167,13 @@ func (x *JobSize) GetHopeless() bool {
 func (x *JobSize) GetGone() []string {
 	if x != nil {
 		return x.Gone
+	}
+	return nil
+}
+
+func (x *JobSize) GetLeaving() []string {
+	if x != nil {
+		return x.Leaving
 	}
 	return nil
 }
@@ -875,14 +885,15 @@ const file_messages_scheduling_proto_rawDesc = "" +
 	"\x19messages/scheduling.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x13messages/task.proto\x1a\x16messages/history.proto\"5\n" +
 	"\tSlotGrant\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
-	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xb5\x01\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xcf\x01\n" +
 	"\aJobSize\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
 	"\vparallelism\x18\x03 \x01(\rR\vparallelism\x122\n" +
 	"\x06grants\x18\x04 \x03(\v2\x1a.troupe.messages.SlotGrantR\x06grants\x12\x1a\n" +
 	"\bhopeless\x18\x05 \x01(\bR\bhopeless\x12\x12\n" +
-	"\x04gone\x18\x06 \x03(\tR\x04gone\"\xdb\x01\n" +
+	"\x04gone\x18\x06 \x03(\tR\x04gone\x12\x18\n" +
+	"\aleaving\x18\a \x03(\tR\aleaving\"\xdb\x01\n" +
 	"\bStartJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12.\n" +
 	"\x04task\x18\x02 \x01(\v2\x1a.troupe.messages.TrainTaskR\x04task\x12,\n" +

@@ -100,11 +100,12 @@ func (c *Company) CheckScratch() error {
 }
 
 // held adds up what a job has on the nodes that are there. One that was cut off
-// has not heard what it may let go of.
+// has not heard what it may let go of, and what one has that is about to leave goes
+// with it.
 func (c *Company) held(id string) Held {
 	sum := c.Space.Held(id)
 	for _, n := range c.Nodes() {
-		if n.deaf {
+		if n.deaf || n.leaves {
 			continue
 		}
 		h := n.Space.Held(id)

@@ -35,9 +35,10 @@ type Node struct {
 	Space  *Scratch
 	Runner *Runner
 
-	over bool // its process has ended
-	cut  bool // nothing gets from it to others, or back
-	deaf bool // it was cut off
+	over   bool // its process has ended
+	leaves bool // it is about to
+	cut    bool // nothing gets from it to others, or back
+	deaf   bool // it was cut off
 }
 
 // Join starts the process of a node, which the company's table lists once delay
@@ -121,8 +122,39 @@ func (c *Company) KillNode(n *Node, found time.Duration) {
 	c.unlist(n, found)
 }
 
-// LeaveNode ends a node's process as SIGTERM does.
+// leaveFor is how long a node that leaves is patient with others.
+const leaveFor = 10 * time.Second
+
+// LeaveNode ends a node's process as SIGTERM does: once nothing there is needed any
+// more, or after a while.
 func (c *Company) LeaveNode(n *Node) {
+	if n.leaves {
+		return
+	}
+	n.leaves = true
+	host := c.Sim.Probe(fmt.Sprintf("%s-%d-leaves", n.Name, c.starts))
+	until, may := c.Sim.Now().Add(leaveFor), false
+	host.Answer = func(msg any) any {
+		m, ok := msg.(*messages.DrainHostReply)
+		may = may || ok && len(m.GetJobs()) == 0
+		return nil
+	}
+	var look func()
+	look = func() {
+		switch {
+		case n.over:
+		case may || !c.Sim.Now().Before(until):
+			c.stopNode(n)
+		default:
+			host.Send(n.Tree.Host, &messages.DrainHost{})
+			c.Sim.At(50*time.Millisecond, look)
+		}
+	}
+	look()
+}
+
+// stopNode ends a node's process in an orderly way.
+func (c *Company) stopNode(n *Node) {
 	for _, pid := range topOf(n.Tree) {
 		c.Sim.Stop(pid)
 	}

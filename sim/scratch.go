@@ -92,6 +92,8 @@ func (s *Scratch) account(key string) *int {
 		return &h.Residuals
 	case strings.Contains(rest, "momentum"):
 		return &h.Momentum
+	case strings.HasPrefix(rest, "merged/answer-"): // of a node that leaves
+		return &h.Answers
 	case strings.HasPrefix(rest, "merged/"):
 		return &h.Merged
 	case strings.HasPrefix(rest, "0-0-"): // epoch and round of an init

@@ -77,6 +77,7 @@ type estate struct {
 	kept  map[string]*messages.JobState // by job: the latest of those that run here
 	lent  int                           // slots that are offered
 	offer uint64                        // that said so; 0: none, and all are
+	drain bool                          // the node is about to go
 }
 
 // What a host tells itself. A run is told apart by its address.
@@ -103,6 +104,10 @@ func (h *host) Receive(ctx actor.Context) {
 		h.state.invoke(m, ctx.Sender(), h.deps.Rim.Now())
 	case *messages.CancelInvocation:
 		h.state.cancel(m, h.deps.Rim.Now())
+	case *messages.DrainHost:
+		h.onDrainHost(ctx)
+	case *messages.HostVacated:
+		h.state.vacated(m.GetJob())
 	case *messages.OfferSlots:
 		h.onOfferSlots(ctx, m)
 	case *messages.SlotsLent:
@@ -240,7 +245,7 @@ func (h *host) reportNow(ctx actor.Context, now time.Time) {
 	usable, held := h.state.report()
 	h.seq++
 	h.reported = now
-	h.tell(ctx, &messages.HostReported{Node: h.deps.Node, Boot: h.boot, Seq: h.seq, Slots: usable, Held: held, Labels: h.deps.Labels, Version: h.deps.Version})
+	h.tell(ctx, &messages.HostReported{Node: h.deps.Node, Boot: h.boot, Seq: h.seq, Slots: usable, Held: held, Labels: h.deps.Labels, Version: h.deps.Version, Leaving: h.estate.drain})
 }
 
 func (h *host) tell(ctx actor.Context, msg any) {

@@ -19,6 +19,7 @@ type job struct {
 	step      *messages.AttemptRef // function and attempt mean nothing
 	closed    bool                 // the step is released: nothing of it may start
 	over      bool                 // the incarnation has ended: nothing of it may start
+	vacated   uint64               // the incarnation that needs nothing of this node any more; 0: none has said so
 	attempts  map[place]*attempt
 	cancelled map[place]struct{} // attempts that must not start any more
 	failedOn  map[uint32]int     // the slot on which a function failed last

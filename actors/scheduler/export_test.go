@@ -244,7 +244,7 @@ func (s *Script) epoch(id string, epoch uint32, seconds float64, args map[string
 func (s *Script) State() string {
 	var out []string
 	for _, j := range s.state.live {
-		line := fmt.Sprintf("%s %s %s", j.id, map[phase]string{starting: "starts", running: "runs"}[j.phase], size(j.size(1, nil)))
+		line := fmt.Sprintf("%s %s %s", j.id, map[phase]string{starting: "starts", running: "runs"}[j.phase], size(j.size(1, outlook{})))
 		if j.wanted != j.n {
 			line += fmt.Sprintf(" wants %d", j.wanted)
 		}

@@ -28,7 +28,8 @@ type host struct {
 	seq     uint64   // of the last report of this boot
 	heard   time.Time
 	present bool
-	slots   uint32            // 0 unless present
+	leaving bool              // it is about to go
+	slots   uint32            // 0 unless present, and while it leaves
 	held    map[string]uint32 // attempts by job id; nil unless present
 	labels  map[string]string // of the last report
 	version string
@@ -48,7 +49,10 @@ func (h *host) hear(now time.Time, m *messages.HostReported) {
 		h.bury(h.boot)
 	}
 	h.boot, h.seq, h.heard, h.present = m.GetBoot(), m.GetSeq(), now, true
-	h.slots = min(m.GetSlots(), task.MaxParallelism)
+	h.slots, h.leaving = min(m.GetSlots(), task.MaxParallelism), m.GetLeaving()
+	if h.leaving {
+		h.slots = 0
+	}
 	h.labels, h.version = m.GetLabels(), m.GetVersion()
 	h.held = map[string]uint32{}
 	for _, attempt := range m.GetHeld() {
@@ -67,7 +71,7 @@ func (h *host) bury(boot string) {
 }
 
 // leave takes the host's slots away.
-func (h *host) leave() { h.present, h.slots, h.held = false, 0, nil }
+func (h *host) leave() { h.present, h.leaving, h.slots, h.held = false, false, 0, nil }
 
 // onReport takes in a host's report: new slots, and which of them are held.
 func (s *state) onReport(now time.Time, m *messages.HostReported) {
@@ -78,8 +82,14 @@ func (s *state) onReport(now time.Time, m *messages.HostReported) {
 	if !h.fresh(m) {
 		return
 	}
+	stays := !h.leaving
 	h.hear(now, m)
 	s.trim(h)
+	if h.leaving && stays { // whoever has something there has to take it
+		for _, j := range s.live {
+			s.resized(j)
+		}
+	}
 	s.settle(now)
 }
 
@@ -124,16 +134,20 @@ func (s *state) depart(h *host) {
 	s.trim(h)
 }
 
-// gone returns the nodes that were there and are not, by name.
-func (s *state) gone() []string {
-	var gone []string
-	for _, h := range s.hosts {
-		if !h.present {
-			gone = append(gone, h.node)
+// outlook is what jobs have to know of nodes that they do not get.
+type outlook struct{ gone, leaving []string } // by name
+
+// outlook returns the nodes that were there and are not, and those about to go.
+func (s *state) outlook() (o outlook) {
+	for _, h := range s.sortedHosts() {
+		switch {
+		case !h.present:
+			o.gone = append(o.gone, h.node)
+		case h.leaving:
+			o.leaving = append(o.leaving, h.node)
 		}
 	}
-	slices.Sort(gone)
-	return gone
+	return o
 }
 
 // host returns what is known of a node's host, if only that it was heard of.
@@ -178,9 +192,10 @@ func (s *state) despair(now time.Time) {
 	}
 }
 
+// anyPresent reports whether a host is there to stay.
 func (s *state) anyPresent() bool {
 	for _, h := range s.hosts {
-		if h.present {
+		if h.present && !h.leaving {
 			return true
 		}
 	}
@@ -239,7 +254,7 @@ func (s *state) list(m *messages.ListHosts) *messages.ListHostsReply {
 		if !h.present || m.GetJobId() != "" && h.held[m.GetJobId()] == 0 {
 			continue
 		}
-		view := &messages.HostView{Node: node, Slots: h.slots, Labels: h.labels, Version: h.version, Used: min(h.slots, used[node])}
+		view := &messages.HostView{Node: node, Slots: h.slots, Labels: h.labels, Version: h.version, Leaving: h.leaving, Used: min(h.slots, used[node])}
 		for _, n := range h.held {
 			view.Busy += n
 		}

@@ -109,8 +109,8 @@ func (j *job) slots() uint32 {
 }
 
 // size returns the job's size as a message.
-func (j *job) size(term uint64, gone []string) *messages.JobSize {
-	size := &messages.JobSize{Term: term, Seq: j.seq, Parallelism: j.n, Hopeless: j.hopeless, Gone: gone}
+func (j *job) size(term uint64, nodes outlook) *messages.JobSize {
+	size := &messages.JobSize{Term: term, Seq: j.seq, Parallelism: j.n, Hopeless: j.hopeless, Gone: nodes.gone, Leaving: nodes.leaving}
 	for _, node := range slices.Sorted(maps.Keys(j.grants)) {
 		size.Grants = append(size.Grants, &messages.SlotGrant{Node: node, Slots: j.grants[node]})
 	}

@@ -43,7 +43,7 @@ func (s *state) labelsWarning(j *job) string {
 		return ""
 	}
 	for _, h := range s.hosts {
-		if h.present && h.suits(j.task) {
+		if h.present && !h.leaving && h.suits(j.task) {
 			return ""
 		}
 	}

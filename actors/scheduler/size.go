@@ -123,7 +123,7 @@ func (s *state) onRequest(now time.Time, m *messages.RequestParallelism) *messag
 	warning := s.decide(j, Measurement{m.GetParallelism(), m.GetSeconds(), m.GetSamples()})
 	s.settle(now)
 	j.answered = &messages.RequestParallelismReply{
-		Job: m.GetJob(), Epoch: m.GetEpoch(), Size: j.size(s.term, s.gone()), Warning: warning,
+		Job: m.GetJob(), Epoch: m.GetEpoch(), Size: j.size(s.term, s.outlook()), Warning: warning,
 	}
 	return j.answered
 }

@@ -177,12 +177,12 @@ func (s *state) orders(now time.Time, j *job) []letter {
 	if j.phase == starting || now.Sub(j.polled) >= pollEvery {
 		j.polled = now
 		send(&messages.StartJob{
-			JobId: j.id, Task: j.task, Size: j.size(s.term, s.gone()), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())),
+			JobId: j.id, Task: j.task, Size: j.size(s.term, s.outlook()), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())),
 			Key: j.key, AfterIncarnation: j.after,
 		})
 	}
 	if j.phase == running && j.acked < j.seq {
-		send(&messages.ResizeJob{Job: j.ref(), Size: j.size(s.term, s.gone())})
+		send(&messages.ResizeJob{Job: j.ref(), Size: j.size(s.term, s.outlook())})
 	}
 	if j.stop != nil {
 		send(&messages.StopJob{JobId: j.id, Reason: j.stop.GetReason(), Key: j.key})

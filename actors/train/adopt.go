@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -61,16 +60,7 @@ func (w *adoptWork) copy() (*messages.TensorRef, error) {
 		return nil, err
 	}
 	defer base.Close()
-	draft, err := w.space.Create(w.key, base.Size())
-	if err != nil {
-		return nil, err
-	}
-	defer draft.Abort()
-	if _, err := io.Copy(draft, io.NewSectionReader(base, 0, base.Size())); err != nil {
-		return nil, fault.New("train.adopt", fault.KindOf(err), "copy the first model here: %w", err)
-	}
-	ref, err := draft.Seal()
-	return wire.TensorRef(ref), err
+	return copyHere(w.space, w.key, base, "train.adopt")
 }
 
 func (w *adoptWork) graft() (*messages.TensorRef, error) {

@@ -85,9 +85,9 @@ func (j *job) hurry(ctx actor.Context) {
 	if j.state.fatal != nil {
 		return
 	}
-	for _, t := range j.state.backups(now) {
+	for _, t := range append(j.state.backups(now), j.state.hastened()...) {
 		ref := t.invoke.GetAttempt()
-		j.log.Info("function is late, running it a second time", zap.Uint32("epoch", ref.GetEpoch()), zap.Uint32("round", ref.GetRound()),
+		j.log.Info("function is late, or its node leaves: running it a second time", zap.Uint32("epoch", ref.GetEpoch()), zap.Uint32("round", ref.GetRound()),
 			zap.Uint32("function", ref.GetFunction()), zap.Uint32("attempt", ref.GetAttempt()), zap.String("node", t.invoke.GetNode()))
 		j.send(ctx, t)
 	}

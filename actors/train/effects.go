@@ -99,6 +99,7 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 // roundOver lets go of what a round has left, and asks for the next epoch's N
 // after the last one.
 func (j *job) roundOver(ctx actor.Context, step *messages.AttemptRef, before *messages.JobState) {
+	j.unlate()
 	j.release(ctx, &messages.ReleaseTensors{Step: step, Keep: j.keep()})
 	j.handOn(ctx, before)
 	if j.state.sizing {

@@ -45,9 +45,10 @@ func (j *job) leaveNodes(ctx actor.Context) {
 	}
 	now := j.deps.Rim.Now()
 	for _, function := range j.state.step.gone(j.state.lostAll) {
-		j.lose(ctx, function, errGone(j.state.step.work[function].answer.GetModel().GetNode()), now)
+		j.lose(ctx, function, errGone(j.state.step.work[function].goneTo(j.state.lostAll)), now)
 	}
 	j.state.forsake()
+	j.forgetBrought()
 }
 
 func errGone(node string) error {
@@ -84,6 +85,7 @@ func (j *job) reopen(ctx actor.Context, err error) bool {
 	j.failures = 0
 	now := j.deps.Rim.Now()
 	j.state.reopened()
+	j.unlate()
 	if node := j.state.step.work[lost.function].answer.GetModel().GetNode(); !j.state.lostAll(node) {
 		j.lose(ctx, lost.function, fault.New("train.answer", fault.Unavailable, "the answer is lost: %w", err), now)
 	}
@@ -116,11 +118,22 @@ func (s *step) gone(is func(node string) bool) []uint32 {
 	}
 	var out []uint32
 	for function, a := range s.work {
-		if ref := a.answer.GetModel(); ref != nil && is(ref.GetNode()) {
+		if a.goneTo(is) != "" {
 			out = append(out, uint32(function))
 		}
 	}
 	return out
+}
+
+// goneTo is the node of that kind where a part of the accepted answer lies, "" for
+// none: of a node that left while its tensors were fetched it may be one of two.
+func (a *assignment) goneTo(is func(node string) bool) string {
+	for _, ref := range partsOf(a.answer) {
+		if is(ref.GetNode()) {
+			return ref.GetNode()
+		}
+	}
+	return ""
 }
 
 // isLost reports whether an answer that could not be opened so many times in a row

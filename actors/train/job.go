@@ -64,6 +64,7 @@ func Props(ref *messages.JobRef, start *messages.StartJob, vault Vault, deps Dep
 			saver:    saver{from: vault.From(), every: time.Duration(start.GetTask().GetOptions().GetCheckpointEveryMs()) * time.Millisecond},
 			outbox:   actorkit.NewOutbox(ref),
 			children: map[string]child{},
+			bringing: newBringing(),
 		}
 	}, opts...)
 }
@@ -85,6 +86,7 @@ type job struct {
 	vault     Vault
 	saver     saver
 	restoring restoring
+	bringing  bringing
 	lastBeat  time.Time
 	beating   bool
 	muted     bool // the last beat was not taken
@@ -167,6 +169,8 @@ func (j *job) Receive(ctx actor.Context) {
 		j.onSizeDue(m)
 	case *effectDue:
 		j.onEffectDue(ctx, m)
+	case *brought:
+		j.onBrought(ctx, m)
 	case *childFailed, *tidied:
 	case *messages.AskStateReply:
 		j.onAskStateReply(m)
@@ -217,6 +221,7 @@ func (j *job) proceed(ctx actor.Context) {
 		}
 		j.dispatch(ctx)
 		j.checkpoint()
+		j.helpLeave(ctx)
 	} else if j.accepted && j.outbox.Empty() && len(j.state.nodes) == 0 {
 		ctx.Stop(ctx.Self())
 	}
@@ -257,6 +262,7 @@ func (j *job) onTick(ctx actor.Context) {
 		j.requestParallelism(ctx)
 	}
 	if j.ended == nil {
+		j.bringing.again()
 		j.beat()
 		j.complain()
 		j.repeat(ctx)

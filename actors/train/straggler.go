@@ -50,6 +50,9 @@ func (p paces) learn(s *step) {
 // pace is the median of the accepted answers, once half of the step's
 // assignments have one.
 func (s *step) pace() (pace, bool) {
+	if s == nil {
+		return 0, false
+	}
 	if answered := len(s.work) - s.open; answered == 0 || 2*answered < len(s.work) {
 		return 0, false
 	}
@@ -130,20 +133,24 @@ func cutOff(t *attempt, ran, length time.Duration) failed {
 // backups opens a second attempt at each straggler's assignment, while slots
 // are free that nothing waits for.
 func (s *state) backups(now time.Time) []*attempt {
-	if s.step == nil || !s.opts.GetBackup() || s.step.wanting() {
-		return nil
-	}
 	peers, known := s.step.pace()
 	if !known {
 		return nil
 	}
+	return s.second(func(a *assignment) bool {
+		limit, _ := limits(peers.takes(a.samples), a.cuts)
+		return a.open[0].ran(now) >= limit && a.samples > 0
+	})
+}
+
+// second opens another attempt at each assignment with one that is so.
+func (s *state) second(is func(*assignment) bool) []*attempt {
+	if s.step == nil || !s.opts.GetBackup() || s.step.wanting() {
+		return nil
+	}
 	var out []*attempt
 	for function, a := range s.step.work {
-		if len(a.open) != 1 {
-			continue
-		}
-		limit, _ := limits(peers.takes(a.samples), a.cuts)
-		if a.open[0].ran(now) < limit || a.samples == 0 {
+		if len(a.open) != 1 || !is(a) {
 			continue
 		}
 		node, ok := s.step.spare(s.size.GetGrants(), a.open[0].invoke.GetNode())

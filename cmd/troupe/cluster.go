@@ -88,6 +88,9 @@ func seenAgo(n api.Node) string {
 	if !n.Alive {
 		ago += ", does not answer"
 	}
+	if n.Leaving {
+		ago += ", leaves"
+	}
 	return ago
 }
 

@@ -80,7 +80,7 @@ func listNodes(members []cluster.Member, hosts []*messages.HostView) []api.Node 
 		}
 		for _, h := range hosts {
 			if h.GetNode() == m.Node {
-				n.Slots, n.Busy = h.GetSlots(), h.GetUsed()
+				n.Slots, n.Busy, n.Leaving = h.GetSlots(), h.GetUsed(), h.GetLeaving()
 			}
 		}
 		nodes = append(nodes, n)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -14,6 +15,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/fault"
 	stores "github.com/troupe-ml/troupe/store/remote"
 )
+
+// leavePatience is how long a node that is to end waits for others to take over
+// what they need of it.
+const leavePatience = 10 * time.Second
 
 // upJoined is a node of somebody else's cluster until a signal comes. One that was
 // put out, as it did not answer for too long, comes back as another life.
@@ -81,6 +86,7 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 		s.tell(storeMoved)
 		return true, nil
 	case <-ctx.Done():
+		s.leave(company, c)
 		return false, nil
 	case <-company.Done():
 		return false, fault.New("up.run", fault.KindOf(company.Err()), "the node ends: %w", company.Err())
@@ -88,6 +94,26 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 		fmt.Fprintf(s.screen, "troupe: %v\n", c.Err())
 		return true, nil
 	}
+}
+
+// leave has what lies on a node go elsewhere before it ends, unless it is put out.
+func (s *session) leave(company *actors.Company, c *cluster.Cluster) {
+	patience, cancel := context.WithTimeout(context.Background(), leavePatience)
+	defer cancel()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-c.Done():
+			cancel()
+		case <-patience.Done():
+		}
+	}()
+	if err := company.Leave(patience); err != nil {
+		fmt.Fprintf(s.screen, "troupe: the node goes all the same: %v\n", err)
+	}
+	cancel()
+	<-over
 }
 
 // quiet is nil where a signal has ended what was going on.
