@@ -31,7 +31,7 @@ func (s *state) homeOf(j *job) string {
 	}
 	var best *host
 	for _, h := range s.sortedHosts() {
-		if h.present && (best == nil || cmp.Or(
+		if h.present && !h.leaving && (best == nil || cmp.Or(
 			cmp.Compare(j.grants[best.node], j.grants[h.node]),
 			cmp.Compare(jobs[h.node], jobs[best.node]),
 		) < 0) {

@@ -270,7 +270,9 @@ func (s *state) merges(ref *messages.TensorRef) (found bool) {
 // rehome has the job find a tensor where it is now. What a merge works on stays as
 // it is.
 func (s *state) rehome(from, to *messages.TensorRef) {
-	is := func(ref *messages.TensorRef) bool { return ref.GetKey() == from.GetKey() && ref.GetNode() == from.GetNode() }
+	is := func(ref *messages.TensorRef) bool {
+		return ref.GetKey() == from.GetKey() && ref.GetNode() == from.GetNode()
+	}
 	swap := func(places ...**messages.TensorRef) {
 		for _, ref := range places {
 			if is(*ref) {
@@ -281,14 +283,11 @@ func (s *state) rehome(from, to *messages.TensorRef) {
 	for _, refs := range []perFunction{s.optimizers, s.residuals} {
 		refs.swap(is, to)
 	}
-	for _, refs := range byFunction(s.marked) {
-		if refs.swap(is, nil) {
-			s.marked = proto.CloneOf(s.marked) // others have it
-			break
+	if marked := byFunction(s.marked); marked[0].has(is) || marked[1].has(is) {
+		s.marked = proto.CloneOf(s.marked) // others have it
+		for _, refs := range byFunction(s.marked) {
+			refs.swap(is, to)
 		}
-	}
-	for _, refs := range byFunction(s.marked) {
-		refs.swap(is, to)
 	}
 	if s.step == nil {
 		return
@@ -302,18 +301,18 @@ func (s *state) rehome(from, to *messages.TensorRef) {
 	}
 }
 
-// swap puts another tensor in the place of one that is so, unless that is nil, and
-// reports whether there is one.
-func (p perFunction) swap(is func(*messages.TensorRef) bool, to *messages.TensorRef) (found bool) {
+// has reports whether one is so.
+func (p perFunction) has(is func(*messages.TensorRef) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(p)), is)
+}
+
+// swap puts another tensor in the place of those that are so.
+func (p perFunction) swap(is func(*messages.TensorRef) bool, to *messages.TensorRef) {
 	for function, ref := range p {
 		if is(ref) {
-			found = true
-			if to != nil {
-				p[function] = to
-			}
+			p[function] = to
 		}
 	}
-	return found
 }
 
 // hastened opens a second attempt elsewhere at each assignment that runs on a node
