@@ -48,8 +48,9 @@ func succeed(t *testing.T, e ended) ended {
 	return e
 }
 
-// A static job gives the same bytes on three nodes as on one, of a Go function and
-// of a program. (That all three were at work the next test shows.)
+// A static job gives the same bytes on three nodes as on one, of a Go function, whose
+// answers may be encoded, and of a program. (That all three were at work the next
+// test shows.)
 func TestE2EThreeNodesGiveTheModelOfOne(t *testing.T) {
 	t.Parallel()
 	h, one := newHome(t), newHome(t)
@@ -66,6 +67,7 @@ func TestE2EThreeNodesGiveTheModelOfOne(t *testing.T) {
 	flags := []string{"-e", "3", "-p", "6", "--static"}
 	for near, far := range map[string]string{
 		one.train(t, flags...).path(t): train(append(flags, "-f", "mlp", "-d", "digits")...),
+		one.train(t, append(flags, "--compress", "int8")...).path(t): train(append(flags, "-f", "mlp", "-d", "digits", "--compress", "int8")...),
 		one.run(t, append([]string{program(t, "halves.py"), "-d", one.samples(t, 300, 60, 4)}, flags...)...).path(t): train(append(flags, "-f", "halves", "-d", "noise")...),
 	} {
 		want, err := os.ReadFile(near)
