@@ -2,13 +2,16 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,6 +131,41 @@ func TestNodesFindALeaderThatWasRestarted(t *testing.T) {
 	again.awaitCount(t, 2)
 	a.awaitCount(t, 2)
 	require.NoError(t, a.Err())
+}
+
+// A node whose cluster has given way to another one at the same address is told so
+// at once; one whose leader is away waits, and says why.
+func TestANodeWhoseClusterIsNoMore(t *testing.T) {
+	l := lead(t, t.TempDir(), nil)
+	var at atomic.Value
+	at.Store(l.Address())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(trust.Point{Address: at.Load().(string)})
+	}))
+	defer server.Close()
+	n := l.newcomer(t, "a")
+	n.API = strings.TrimPrefix(server.URL, "http://")
+	id, err := trust.Join(t.Context(), n)
+	require.NoError(t, err)
+	defer id.Close()
+	l.end()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told := ""
+	config := cluster.Config{Log: zap.NewNop(), Identity: id, Listen: "127.0.0.1:0", Version: "test", Waits: func(why error) {
+		told += why.Error()
+		cancel()
+	}}
+	_, err = cluster.Start(ctx, config)
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	require.Contains(t, told, "connection refused")
+
+	at.Store(lead(t, t.TempDir(), nil).Address())
+	told = ""
+	_, err = cluster.Start(t.Context(), config)
+	require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "the cluster that this node was of is not there any more")
+	require.Empty(t, told)
 }
 
 func TestEightNodesAtOnceAreOneCluster(t *testing.T) {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -191,7 +192,7 @@ func (c *Cluster) findOnce(ctx context.Context) error {
 		return c.id.SetLeader(address)
 	}
 	text := strings.ReplaceAll(why.Error(), "\n", "; ")
-	if errors.Is(why, pki.ErrOtherAuthority) {
+	if _, foreign := errors.AsType[x509.UnknownAuthorityError](why); foreign && len(found) > 0 || errors.Is(why, pki.ErrOtherAuthority) {
 		return fault.New(op, fault.Invalid, "the cluster that this node was of is not there any more: %s; to join the one that is give --token or --token-file", text)
 	}
 	return fault.New(op, fault.Unavailable, "the leader is nowhere: %s", text)

@@ -77,6 +77,9 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, node
 	if err := nodes.check(); err != nil {
 		return err
 	}
+	if nodes.Join != "" && flags.store == "" {
+		flags.store = "mem://" // it works through the leader, and needs none
+	}
 	local, err := flags.node(&messages.TrainTask{Options: &messages.TrainOptions{}})
 	if err != nil {
 		return err

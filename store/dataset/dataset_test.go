@@ -136,7 +136,9 @@ func TestConcurrentCallersShareOneCopy(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = dataset.New(store.NewMem()).Materialise(t.Context(), "digits", info.Digest, cache.New(store.NewMem(), dir, 0)) })
+		wg.Go(func() {
+			_, errs[i] = dataset.New(store.NewMem()).Materialise(t.Context(), "digits", info.Digest, cache.New(store.NewMem(), dir, 0))
+		})
 	}
 	wg.Wait()
 	for _, err := range errs {
