@@ -26,6 +26,7 @@ func (s *state) finish(answer *messages.Invoked, now time.Time) (accepted bool, 
 	}
 	s.warnOnce(answer.GetWarnings())
 	s.history.ran(ranFor(answer))
+	s.heard(t.invoke.GetNode())
 	s.step.end(a, t)
 	a.answer = answer
 	s.close(a, now)

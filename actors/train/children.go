@@ -28,7 +28,7 @@ func (j *job) dispatch(ctx actor.Context) {
 		j.invokers = make([][lanes]*actor.PID, len(j.staged.work))
 		clear(j.children)
 	}
-	for _, t := range j.state.step.dispatch(j.state.size.GetGrants()) {
+	for _, t := range j.state.step.dispatch(j.state.within(j.deps.Rim.Now())) {
 		j.send(ctx, t)
 	}
 }
@@ -85,7 +85,7 @@ func (j *job) hurry(ctx actor.Context) {
 	if j.state.fatal != nil {
 		return
 	}
-	for _, t := range append(j.state.backups(now), j.state.hastened()...) {
+	for _, t := range append(j.state.backups(now), j.state.hastened(now)...) {
 		ref := t.invoke.GetAttempt()
 		j.log.Info("function is late, or its node leaves: running it a second time", zap.Uint32("epoch", ref.GetEpoch()), zap.Uint32("round", ref.GetRound()),
 			zap.Uint32("function", ref.GetFunction()), zap.Uint32("attempt", ref.GetAttempt()), zap.String("node", t.invoke.GetNode()))
@@ -133,6 +133,7 @@ func (j *job) releaseFirst(ctx actor.Context, model *messages.TensorRef) {
 
 func (j *job) onFunctionLost(ctx actor.Context, m *messages.FunctionLost) {
 	if j.ended == nil {
+		j.state.silenced(m.GetAttempt(), j.deps.Rim.Now())
 		j.fail(ctx, failed{attempt: m.GetAttempt(), failure: m.GetFailure()})
 	}
 }

@@ -86,6 +86,9 @@ func (j *job) reopen(ctx actor.Context, err error) bool {
 	now := j.deps.Rim.Now()
 	j.state.reopened()
 	j.unlate()
+	if fault.KindOf(lost.err) == fault.Unavailable {
+		j.state.unheard(j.state.step.work[lost.function].answer.GetModel().GetNode(), now)
+	}
 	if node := j.state.step.work[lost.function].answer.GetModel().GetNode(); !j.state.lostAll(node) {
 		j.lose(ctx, lost.function, fault.New("train.answer", fault.Unavailable, "the answer is lost: %w", err), now)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -318,6 +319,6 @@ func (p perFunction) swap(is func(*messages.TensorRef) bool, to *messages.Tensor
 // hastened opens a second attempt elsewhere at each assignment that runs on a node
 // which is about to go, while slots are free that nothing waits for: the first
 // answer counts, as with stragglers.
-func (s *state) hastened() []*attempt {
-	return s.second(func(a *assignment) bool { return s.isLeaving(a.open[0].invoke.GetNode()) })
+func (s *state) hastened(now time.Time) []*attempt {
+	return s.second(now, func(a *assignment) bool { return s.isLeaving(a.open[0].invoke.GetNode()) })
 }

@@ -60,6 +60,7 @@ type state struct {
 	after     uint64               // incarnations up to this one are of earlier lives
 	nodes     map[string]bool      // whose hosts may hold tensors of the job; false: not there at the last look
 	before    []*messages.EventEnd // of earlier incarnations: where their events end
+	silent    silences             // nodes that the job does not hear
 	fatal     *messages.Failure    // why the job cannot go on
 }
 
@@ -77,6 +78,7 @@ func newState(node string, ref *messages.JobRef, start *messages.StartJob) *stat
 		bereft:     map[uint32]bool{},
 		paces:      paces{},
 		warned:     map[string]bool{},
+		silent:     silences{},
 		nodes:      map[string]bool{},
 		after:      start.GetAfterIncarnation(),
 	}

@@ -92,6 +92,7 @@ func guessedLimit(length time.Duration, cuts int) time.Duration {
 func (s *state) start(ref *messages.AttemptRef, now time.Time) {
 	if _, t, ok := s.step.find(ref); ok && t.since.IsZero() {
 		t.since = now
+		s.heard(t.invoke.GetNode())
 	}
 }
 
@@ -137,14 +138,14 @@ func (s *state) backups(now time.Time) []*attempt {
 	if !known {
 		return nil
 	}
-	return s.second(func(a *assignment) bool {
+	return s.second(now, func(a *assignment) bool {
 		limit, _ := limits(peers.takes(a.samples), a.cuts)
 		return a.open[0].ran(now) >= limit && a.samples > 0
 	})
 }
 
 // second opens another attempt at each assignment with one that is so.
-func (s *state) second(is func(*assignment) bool) []*attempt {
+func (s *state) second(now time.Time, is func(*assignment) bool) []*attempt {
 	if s.step == nil || !s.opts.GetBackup() || s.step.wanting() {
 		return nil
 	}
@@ -153,7 +154,7 @@ func (s *state) second(is func(*assignment) bool) []*attempt {
 		if len(a.open) != 1 || !is(a) {
 			continue
 		}
-		node, ok := s.step.spare(s.size.GetGrants(), a.open[0].invoke.GetNode())
+		node, ok := s.step.spare(s.within(now), a.open[0].invoke.GetNode())
 		if !ok {
 			return out
 		}

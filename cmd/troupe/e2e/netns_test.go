@@ -31,12 +31,12 @@ type machines struct {
 	token  string
 }
 
-// newMachines makes a server and that many nodes, of two slots each, on a net
-// that has room for more.
-func newMachines(t *testing.T, nodes, room int) *machines {
+// newMachines makes a server of some slots and that many nodes of two, on a net that
+// has room for more.
+func newMachines(t *testing.T, nodes, room int, slots string) *machines {
 	t.Helper()
 	m := &machines{Net: netns.New(t, 1+room)}
-	m.server = m.home(t, 0).up(t, "--listen", "0.0.0.0:8780", "--slots", "2")
+	m.server = m.home(t, 0).up(t, "--listen", "0.0.0.0:8780", "--slots", slots)
 	m.at = net.JoinHostPort(m.Address(0), "8780")
 	m.token = strings.TrimSpace(succeed(t, m.server.ask(t, "cluster", "token", "create", "--name", "n", "--role", "join")).out)
 	for range nodes {
@@ -163,7 +163,7 @@ func model(t *testing.T, out string) string {
 // LeNet on three machines. A fourth joins in the middle of an epoch, and works
 // from the next round on; no worker that was well is another process afterwards.
 func TestNetAMachineJoinsInMidEpoch(t *testing.T) {
-	m := newMachines(t, 2, 3)
+	m := newMachines(t, 2, 3, "2")
 	m.lenet(t, fashionMNIST(t))
 	f := m.server.follow(t, "train", "-f", "lenet", "-d", "fashion", "-e", "1", "-b", "128", "-K", "4", "-p", "8", "--no-backup", "--follow")
 	id := strings.TrimSuffix(strings.Fields(f.until(t, "job "))[1], ":")
@@ -182,7 +182,7 @@ func TestNetAMachineJoinsInMidEpoch(t *testing.T) {
 // A static job of six functions gives the same bytes on one, two and three
 // machines: LeNet, and a model of float64 with the state of an optimizer.
 func TestNetTheModelIsTheSameOnAnyNumberOfMachines(t *testing.T) {
-	m := newMachines(t, 0, 2)
+	m := newMachines(t, 0, 2, "2")
 	m.lenet(t, m.server.someOf(t, fashionMNIST(t), 3000, 500))
 	succeed(t, m.server.ask(t, "function", "create", "--name", "doubles", "--code", program(t, "doubles.py")))
 	succeed(t, m.server.ask(t, "dataset", "create", "--name", "noise", "--from", m.server.samples(t, 300, 60, 4)))
@@ -216,7 +216,7 @@ func TestNetTheModelIsTheSameOnAnyNumberOfMachines(t *testing.T) {
 // else is tried again, and no other process begins anew. Started again it is used
 // again, on the port that it had.
 func TestNetAMachineIsKilledInMidRound(t *testing.T) {
-	m := newMachines(t, 2, 3)
+	m := newMachines(t, 2, 3, "2")
 	succeed(t, m.server.ask(t, "function", "create", "--name", "doubles", "--code", program(t, "doubles.py")))
 	succeed(t, m.server.ask(t, "dataset", "create", "--name", "noise", "--from", m.server.samples(t, 300, 60, 4)))
 	f := m.server.follow(t, "train", "-f", "doubles", "-d", "noise", "-e", "6", "-b", "5", "-K", "5", "-p", "6", "--static", "--no-backup", "--env", "PAUSE=0.1", "--follow")
