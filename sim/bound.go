@@ -52,6 +52,8 @@ func (r *Runner) ended(inv *messages.Invoke) {
 //   - N answers, and one more for each attempt beyond the first of an assignment
 //   - 2N optimizer states, in and out, and again one more for each such attempt;
 //     as many residuals
+//   - N sums, half as many of models and of optimizer states as there are at most,
+//     and those of a TrainJob that died before it had merged them
 //   - 2 reference models, the new one and the old one; more of the first for
 //     each attempt beyond the first at it, until there is a merged one
 //   - 1 reference model more where the best one is kept
@@ -91,7 +93,7 @@ func (c *Company) CheckScratch() error {
 		if held.Merged == 0 || torn {
 			first = at.inits
 		}
-		if held.Answers > runs+late || max(held.Optimizers, held.Residuals) > n+runs+late+stored || held.First > first+late || held.Merged > merged || held.Momentum > momentum {
+		if held.Answers > runs+late || max(held.Optimizers, held.Residuals) > n+runs+late+stored || held.First > first+late || held.Sums > n+late || held.Merged > merged || held.Momentum > momentum {
 			return fmt.Errorf("job %s has %+v in scratch; N is %d, %d attempts of this round have begun and %d of earlier ones run: %v",
 				id, held, n, runs, late, c.Space.List(id+"/"))
 		}
@@ -112,6 +114,7 @@ func (c *Company) held(id string) Held {
 		sum.Answers += h.Answers
 		sum.Optimizers += h.Optimizers
 		sum.Residuals += h.Residuals
+		sum.Sums += h.Sums
 		sum.First += h.First
 		sum.Merged += h.Merged
 		sum.Momentum += h.Momentum

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -62,8 +63,10 @@ type Company struct {
 	watches int
 	born    []*actor.PID // actors, oldest first: all that live and some that did
 
-	// Fetched, unless nil, hears of each tensor that a node opens on another.
-	Fetched func(by, key string)
+	// Fetched, unless nil, hears of each tensor that a node opens on another, one at a
+	// time.
+	Fetched  func(by, key string)
+	fetching sync.Mutex // held while a tensor is opened so: work may do that side by side
 
 	nodes  map[string]*Node // that have joined, by name: the latest start of each
 	listed map[string]bool  // the member table

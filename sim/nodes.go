@@ -38,7 +38,7 @@ type Node struct {
 	over   bool // its process has ended
 	leaves bool // it is about to
 	cut    bool // nothing gets from it to others, or back
-	deaf   bool // it was cut off
+	deaf   bool // it was cut off, or ends: it does not hear what it may let go of
 }
 
 // Join starts the process of a node, which the company's table lists once delay
@@ -155,6 +155,7 @@ func (c *Company) LeaveNode(n *Node) {
 
 // stopNode ends a node's process in an orderly way.
 func (c *Company) stopNode(n *Node) {
+	n.deaf = true
 	for _, pid := range topOf(n.Tree) {
 		c.Sim.Stop(pid)
 	}
@@ -266,6 +267,8 @@ func (d *directory) PID(node, name string) *actor.PID {
 // far opens what lies on the planes of other nodes.
 func (c *Company) far(node string) func(context.Context, plane.Ref) (plane.Blob, error) {
 	return func(ctx context.Context, ref plane.Ref) (plane.Blob, error) {
+		c.fetching.Lock()
+		defer c.fetching.Unlock()
 		if c.Fetched != nil {
 			c.Fetched(node, ref.Key)
 		}

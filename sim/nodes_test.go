@@ -203,7 +203,7 @@ func TestAnswersThatWentWithTheirNodeAreMadeAgain(t *testing.T) {
 				c.Slots, c.Data = 2, data(t, 600, 0)
 				c.Functions.Base, c.Functions.PerSample, c.Functions.Jitter = time.Second, 0, 0
 				c.Functions.Script = func(inv functions.Invocation, b fake.Behaviour) fake.Behaviour {
-					if inv.Index == 2 { // which runs beside the job
+					if inv.Index == 5 { // which runs beside the job
 						b.Took = 3 * time.Second
 					}
 					return b

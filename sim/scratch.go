@@ -22,6 +22,7 @@ type Held struct {
 	Answers    int // models that functions gave back in a round
 	Optimizers int // states, of functions and merged ones
 	Residuals  int // what encoded answers lack
+	Sums       int // of answers, of either
 	First      int // models that an init gave back
 	Merged     int // reference models
 	Momentum   int // states of the outer optimizer
@@ -86,6 +87,8 @@ func (s *Scratch) account(key string) *int {
 	}
 	_, rest, _ = strings.Cut(rest, "/")
 	switch {
+	case strings.Contains(rest, "/sum-"):
+		return &h.Sums
 	case strings.Contains(rest, "optimizer"):
 		return &h.Optimizers
 	case strings.Contains(rest, "residual"):

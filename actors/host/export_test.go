@@ -25,7 +25,7 @@ const JobsRemembered = jobsRemembered
 const SplitsKept = splitsKept
 
 // Release frees what a ReleaseTensors lets go.
-func Release(t Tensors, m *messages.ReleaseTensors) error { return release(t, m) }
+func Release(t Keys, m *messages.ReleaseTensors) error { return release(t, m) }
 
 // AnswerKey names a tensor of an answer.
 func AnswerKey(ref *messages.AttemptRef, nonce uint64, part string) string {
@@ -58,6 +58,8 @@ func NewLocalOf(execute func(context.Context, *messages.Invoke, int) (*messages.
 type Script struct {
 	state state
 	now   time.Time
+
+	additions []*addition // that were begun
 }
 
 // NewScript returns a script over a host with no slots; see the command slots.
@@ -91,6 +93,21 @@ func (s *Script) Do(command string) string {
 		s.state.cancel(&messages.CancelInvocation{Attempt: parseRef(args[0]), Overdue: true}, s.now)
 	case "release": // release STEP [everything]
 		s.state.release(&messages.ReleaseTensors{Step: parseRef(args[0]), Everything: slices.Contains(args, "everything")})
+	case "plan": // plan STEP SEQ FUNCTION.ATTEMPT...: the models of these are to be added up
+		m := &messages.MergePlan{Step: parseRef(args[0]), Seq: uint64(atoi(args[1])), Models: []*messages.Subtree{{}}}
+		for _, name := range args[2:] {
+			function, attempt, _ := strings.Cut(name, ".")
+			m.Models[0].Functions = append(m.Models[0].Functions, uint32(atoi(function)))
+			m.Models[0].Attempts = append(m.Models[0].Attempts, uint32(atoi(attempt)))
+			m.Models[0].Weights = append(m.Models[0].Weights, 1)
+		}
+		s.state.add(m, actor.NewPID("test", "train"))
+	case "added": // added SEQ: that was done
+		for _, a := range s.additions {
+			if a.plan.GetSeq() == uint64(atoi(args[0])) {
+				s.state.added(a, &messages.MergePlanReply{Seq: a.plan.GetSeq(), Done: true, Models: []*messages.TensorRef{{Key: "sum-" + args[0]}}})
+			}
+		}
 	case "answer":
 		key := args[0] + "/model"
 		s.ended(args[0], &messages.Invoked{Model: &messages.TensorRef{Key: key}}, nil)
@@ -156,6 +173,20 @@ func (s *Script) obey() string {
 		}
 		say("stop %s on %d%s", nameOf(r.inv.GetAttempt()), r.slot, why)
 	}
+	for _, a := range o.add {
+		s.additions = append(s.additions, a)
+		of := "what is not here"
+		if a.models[0] != nil {
+			of = ""
+			for _, one := range a.models[0] {
+				of += " " + one.ref.GetKey()
+			}
+		}
+		say("add up%s, plan %d", strings.TrimRight(" "+strings.TrimSpace(of), " "), a.plan.GetSeq())
+	}
+	for _, a := range o.abandon {
+		say("stop adding, plan %d", a.plan.GetSeq())
+	}
 	for _, a := range o.answers {
 		say("%s: %s", a.to.GetId(), describe(a.what))
 	}
@@ -189,6 +220,11 @@ func describe(m proto.Message) string {
 		return "waits"
 	case *messages.Invoked:
 		return "answered " + m.GetModel().GetKey()
+	case *messages.MergePlanReply:
+		if m.GetDone() {
+			return fmt.Sprintf("plan %d is done: %s", m.GetSeq(), m.GetModels()[0].GetKey())
+		}
+		return fmt.Sprintf("plan %d is at work", m.GetSeq())
 	case *messages.InvokeFailed:
 		return fmt.Sprintf("%v: %s", fault.KindOf(wire.Error(m.GetFailure())), m.GetFailure().GetText())
 	}

@@ -116,6 +116,10 @@ func (h *host) Receive(ctx actor.Context) {
 		h.onKeepState(m)
 	case *messages.AskState:
 		h.onAskState(ctx, m)
+	case *messages.MergePlan:
+		h.state.add(m, ctx.Sender())
+	case *added:
+		h.onAdded(m)
 	case *messages.ReleaseTensors:
 		h.onReleaseTensors(ctx, m)
 	case *messages.AskStacks:
@@ -163,7 +167,7 @@ func (h *host) onStarted(ctx actor.Context) {
 	left := h.estate.runs
 	h.estate.runs = nil
 	h.state = newState(h.deps.Slots, left)
-	h.state.starts = h.deps.Runner.Starts
+	h.state.node, h.state.starts = h.deps.Node, h.deps.Runner.Starts
 	h.state.lend(h.estate.lent)
 	for _, r := range left {
 		if r.result.Load() != nil { // else it will say so
@@ -179,6 +183,7 @@ func (h *host) onStarted(ctx actor.Context) {
 // leave cancels what runs. A run that was to be started when its start panicked
 // has no stop: it does not exist.
 func (h *host) leave() {
+	h.stopAdding()
 	for _, r := range h.state.slots {
 		if r != nil && r.stop != nil {
 			r.disarm()

@@ -23,6 +23,7 @@ type job struct {
 	attempts  map[place]*attempt
 	cancelled map[place]struct{} // attempts that must not start any more
 	failedOn  map[uint32]int     // the slot on which a function failed last
+	adding    *addition          // of the step's answers; nil: none was planned
 }
 
 // place names an attempt within a step.

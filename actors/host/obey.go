@@ -19,6 +19,12 @@ func (h *host) obey(ctx actor.Context) {
 		r.stop(r.cause)
 		h.after(ctx, grace, &graceEnded{r})
 	}
+	for _, a := range o.add {
+		h.startAdding(ctx, a)
+	}
+	for _, a := range o.abandon {
+		a.stop()
+	}
 	for _, a := range o.answers {
 		if a.to != nil {
 			ctx.Send(a.to, a.what)

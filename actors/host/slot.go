@@ -102,8 +102,10 @@ func (s *state) open() []*attempt {
 	return open
 }
 
-// dropAll forgets all attempts of a job, those that ended too.
+// dropAll forgets all attempts of a job, those that ended too, and what was made of
+// their answers.
 func (s *state) dropAll(j *job) {
+	s.abandon(j)
 	if len(j.attempts) == 0 {
 		return
 	}

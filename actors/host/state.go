@@ -31,6 +31,7 @@ const (
 //   - nothing queues while a slot is free that is offered
 //   - a slot is in quarantine only while another one is usable
 type state struct {
+	node   string   // the host's
 	slots  []*run   // by slot; nil is free
 	health []health // by slot
 	lent   int      // how many of the slots are offered
@@ -80,6 +81,7 @@ type orders struct {
 	quarantined       []quarantined
 	offered           []int // slots whose quarantine is over
 	answers           []answer
+	add, abandon      []*addition
 	remove            []string // keys of answers that nobody wants
 	release           []*messages.ReleaseTensors
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,18 +14,27 @@ import (
 
 // Tensors is where the answers of a host's runner lie: its node's plane.Space.
 type Tensors interface {
+	Keys
+	// Create and Open are those of plane.Space.
+	Create(key string, size int64) (plane.Draft, error)
+	Open(ctx context.Context, ref plane.Ref) (plane.Blob, error)
+}
+
+// Keys is what lies in a plane.Space, by its names.
+type Keys interface {
 	// List returns the keys that start with prefix.
 	List(prefix string) []string
 	// Remove frees keys; those that are not there are skipped.
 	Remove(keys ...string) error
 }
 
-// The last part of an answer's key.
+// The last part of an answer's key, and what is before it in that of a sum.
 const (
 	keyModel     = "model"
 	keyOptimizer = "optimizer"
 	keyResidual  = "residual" // what an encoded model lacks
 	keyPlain     = "plain"    // a model before it is encoded
+	keySum       = "sum-"
 )
 
 // answerKey names one tensor file of an attempt's answer:
@@ -41,11 +51,11 @@ func answerKey(ref *messages.AttemptRef, nonce uint64, part string) string {
 // round writes tensors, so the task is not needed.
 type course [3]uint64
 
-// parseAnswerKey returns where in its job's course an answer was made; ok is
+// parseAnswerKey returns where in its job's course an answer, or a sum of some, was made; ok is
 // false for keys that are no answer's: those belong to somebody else.
 func parseAnswerKey(key string) (c course, ok bool) {
 	parts := strings.Split(key, "/")
-	if len(parts) != 4 || !slices.Contains([]string{keyModel, keyOptimizer, keyResidual, keyPlain}, parts[3]) {
+	if len(parts) != 4 || !slices.Contains([]string{keyModel, keyOptimizer, keyResidual, keyPlain, keySum + keyModel, keySum + keyOptimizer}, parts[3]) {
 		return c, false
 	}
 	numbers := append([]string{parts[1]}, strings.Split(parts[2], "-")...)
@@ -81,7 +91,7 @@ func incarnationOf(key string) uint64 {
 // What there is to free is read from the keys, not from what the host remembers,
 // which a restart loses. A message that is late may free a copy that is wanted
 // again: then it is fetched again.
-func release(t Tensors, m *messages.ReleaseTensors) error {
+func release(t Keys, m *messages.ReleaseTensors) error {
 	step := m.GetStep()
 	last := course{step.GetJob().GetIncarnation(), uint64(step.GetEpoch()), uint64(step.GetRound())}
 	keep := map[string]bool{}

@@ -20,7 +20,7 @@ func (j *job) do(ctx actor.Context, what effect) {
 	case adopt:
 		j.adopt()
 	case merge:
-		j.merge()
+		j.merge(ctx)
 	case skip:
 		step, before := j.state.merging.ref, j.state.marked
 		j.state.skipped(j.deps.Rim.Now())
@@ -61,11 +61,23 @@ func (j *job) onAdopted(ctx actor.Context, m *adopted) {
 	}
 }
 
-func (j *job) merge() {
+// merge has hosts add up what lies with them, if they may, and then merges.
+func (j *job) merge(ctx actor.Context) {
+	switch {
+	case j.state.sums != nil || !j.state.addsUp():
+		j.combine()
+	case j.state.knowsSizes():
+		j.haveSums(ctx)
+	default:
+		j.measure()
+	}
+}
+
+func (j *job) combine() {
 	st := j.state
 	version := st.version + 1
 	w := &mergeWork{
-		ctx: j.work, space: j.deps.Space, rim: j.deps.Rim, step: st.merging,
+		ctx: j.work, space: j.deps.Space, rim: j.deps.Rim, node: st.node, step: st.merging,
 		merge: st.opts.GetMerge(), clip: st.opts.GetClip(), reference: st.model, momentum: st.momentum,
 		keys: mergeKeys{
 			model:     j.key(fmt.Sprintf("model-%d", version)),
@@ -73,6 +85,9 @@ func (j *job) merge() {
 			momentum:  j.key(fmt.Sprintf("momentum-%d", version)),
 		},
 		optimizers: st.opts.GetOptimizerState() == "average",
+	}
+	if st.sums != nil && !st.sums.raw {
+		w.sums = st.sums.have
 	}
 	j.produce(w.run, w.keys.model, w.keys.optimizer, w.keys.momentum)
 }
@@ -82,7 +97,7 @@ func (j *job) onMerged(ctx actor.Context, m *merged) {
 		return
 	}
 	if m.err != nil {
-		if !j.reopen(ctx, m.err) {
+		if !j.withoutSums(m.err) && !j.reopen(ctx, m.err) {
 			j.retryEffect(merge, m.err)
 		}
 		return

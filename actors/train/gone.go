@@ -37,6 +37,9 @@ func (s *state) lostAll(node string) bool { return node != s.node && s.isGone(no
 
 // leaveNodes gives up, at once, what runs and what lies on nodes that are gone.
 func (j *job) leaveNodes(ctx actor.Context) {
+	if j.ended == nil && j.state.tired(j.deps.Rim.Now()) {
+		j.combine()
+	}
 	for _, f := range j.state.stranded() {
 		j.cut(ctx, f)
 	}
@@ -165,7 +168,7 @@ func (s *state) lose(function uint32, why *messages.Failure, now time.Time) (ver
 
 // reopened puts a step back on the stage that had ended.
 func (s *state) reopened() {
-	s.step, s.merging = s.merging, nil
+	s.step, s.merging, s.sums = s.merging, nil, nil
 	if s.step.ref.GetTask() == messages.Task_TASK_INIT {
 		s.model, s.adopting = nil, false
 		return

@@ -159,6 +159,10 @@ func (j *job) Receive(ctx actor.Context) {
 		j.outbox.Acknowledge(m)
 	case *adopted:
 		j.onAdopted(ctx, m)
+	case *measured:
+		j.onMeasured(ctx, m)
+	case *messages.MergePlanReply:
+		j.onMergePlanReply(m)
 	case *merged:
 		j.onMerged(ctx, m)
 	case *saved:
@@ -266,6 +270,7 @@ func (j *job) onTick(ctx actor.Context) {
 		j.beat()
 		j.complain()
 		j.repeat(ctx)
+		j.urge(ctx)
 		j.hurry(ctx)
 	}
 }

@@ -12,17 +12,14 @@ import (
 	"github.com/troupe-ml/troupe/tensor"
 )
 
-// openAtOnce is how many answers a merge keeps open; the files of a larger
-// round are opened anew for each window, so that N is not bounded by the
-// number of files that a process may have.
-const openAtOnce = 256
-
 // mergeWork is one merge, ready to run off the actor.
 type mergeWork struct {
 	ctx        context.Context
 	space      plane.Space
 	rim        actorkit.Rim
+	node       string // this one
 	step       *step
+	sums       []sum   // of answers on other nodes, which hosts have made
 	merge      string  // the strategy, as options.merge names it
 	clip       float64 // 0: none
 	reference  *messages.TensorRef
@@ -80,41 +77,52 @@ func (w *mergeWork) make(m *merged) error {
 		defer blob.Close()
 		*from.source = tensor.Source{R: blob, Size: blob.Size()}
 	}
-	if m.model, m.momentum, err = w.combine(plan, (*messages.Invoked).GetModel, w.keys.model); err != nil || !w.optimizers {
+	parts := parts{get: (*messages.Invoked).GetModel, key: w.keys.model, unweighted: strategy.Unweighted}
+	if m.model, m.momentum, err = w.combine(plan, parts); err != nil || !w.optimizers {
 		return err
 	}
 	plan = tensor.Plan{Strategy: tensor.Strategy{Unweighted: strategy.Unweighted}} // a state is no model: its mean, whatever the strategy
-	m.optimizer, _, err = w.combine(plan, (*messages.Invoked).GetOptimizer, w.keys.optimizer)
+	parts.get, parts.key, parts.optimizer = (*messages.Invoked).GetOptimizer, w.keys.optimizer, true
+	m.optimizer, _, err = w.combine(plan, parts)
 	return err
 }
 
-// combine merges one part of the answers, those that have it, into key.
-func (w *mergeWork) combine(plan tensor.Plan, part func(*messages.Invoked) *messages.TensorRef, key string) (model, momentum *messages.TensorRef, err error) {
+// parts is what of the answers is merged, into key: models, or optimizer states.
+type parts struct {
+	get        func(*messages.Invoked) *messages.TensorRef // nil of an answer without one
+	optimizer  bool
+	key        string
+	unweighted bool
+}
+
+// combine merges one part of the answers, those that have it.
+func (w *mergeWork) combine(plan tensor.Plan, of parts) (model, momentum *messages.TensorRef, err error) {
 	plan.Functions = int(w.step.plan.GetParallelism())
-	for _, a := range w.step.answers() {
-		ref := part(a)
-		if ref == nil {
-			continue
-		}
-		blob, err := w.open(wire.PlaneRef(ref))
-		if err != nil {
-			function := a.GetAttempt().GetFunction()
-			return nil, nil, &outOfReach{function: function, err: fmt.Errorf("open the answer of function %d: %w", function, err)}
-		}
-		defer blob.Close()
-		plan.Answers = append(plan.Answers, tensor.Answer{
-			Function: int(a.GetAttempt().GetFunction()), Weight: float64(a.GetSamples()),
-			Source: tensor.Source{R: blob, Size: blob.Size()},
-		})
-	}
-	if len(plan.Answers) == 0 {
+	summands := w.summands(of)
+	if len(summands) == 0 {
 		return nil, nil, nil
+	}
+	blobs, err := w.openAll(summands)
+	for _, blob := range blobs {
+		defer blob.Close()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, s := range summands {
+		source := tensor.Source{R: blobs[i], Size: blobs[i].Size()}
+		if len(s.answers) == 1 {
+			s.answers[0].Source = source
+			plan.Answers = append(plan.Answers, s.answers[0])
+		} else {
+			plan.Sums = append(plan.Sums, tensor.Sum{Answers: s.answers, Source: source})
+		}
 	}
 	merge, err := tensor.NewMerge(plan)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the answers: %w", err)
 	}
-	return w.write(merge, key)
+	return w.write(merge, of.key)
 }
 
 // write makes the files of a merge: the model, and the momentum if it has one.
@@ -150,32 +158,3 @@ func seal(draft plane.Draft) (*messages.TensorRef, error) {
 	}
 	return wire.TensorRef(ref), nil
 }
-
-func (w *mergeWork) open(ref plane.Ref) (plane.Blob, error) {
-	blob, err := w.space.Open(w.ctx, ref)
-	if err != nil || len(w.step.work) <= openAtOnce {
-		return blob, err
-	}
-	return &reopened{Blob: blob, ctx: w.ctx, space: w.space, ref: ref}, blob.Close()
-}
-
-// reopened is a blob that is open only while it is read.
-type reopened struct {
-	plane.Blob // closed; knows its size
-	ctx        context.Context
-	space      plane.Space
-	ref        plane.Ref
-}
-
-// ReadAt opens, reads and closes.
-func (r *reopened) ReadAt(p []byte, off int64) (int, error) {
-	blob, err := r.space.Open(r.ctx, r.ref)
-	if err != nil {
-		return 0, err
-	}
-	defer blob.Close()
-	return blob.ReadAt(p, off)
-}
-
-// Close does nothing: nothing is open.
-func (*reopened) Close() error { return nil }

@@ -69,6 +69,7 @@ func (s *state) beginRound(now time.Time) {
 		delete(s.bereft, function)
 		s.step.stay(function, cmp.Or(s.optimizers[function].GetNode(), s.residuals[function].GetNode()))
 	}
+	s.step.settle(s.size.GetGrants())
 	s.history.beginRound(n)
 }
 
@@ -177,7 +178,7 @@ func (s *state) skipped(now time.Time) {
 
 // settled goes on after a round.
 func (s *state) settled(now time.Time) {
-	s.merging = nil
+	s.merging, s.sums = nil, nil
 	s.validate = s.validationDue()
 	s.sizing = s.wantsSize()
 	s.mark(now)

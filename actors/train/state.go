@@ -27,6 +27,9 @@ type state struct {
 	todo    ranges // positions of the epoch that no round has taken yet
 	step    *step  // functions that run; nil while nothing does
 	merging *step  // the round whose answers are being merged, or the init whose answer is being adopted
+	sums    *sums  // what hosts add up of that round; nil: nobody was asked
+	plans   uint64 // that hosts were sent, in this incarnation
+	wide    sizes  // of sums
 
 	model      *messages.TensorRef // the reference model; nil before init
 	version    uint64              // merges since init

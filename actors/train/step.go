@@ -40,6 +40,27 @@ func (s *step) stay(function uint32, node string) {
 	}
 }
 
+// settle says of those that may run anywhere where they should, as long as there is
+// room: neighbours beside each other, the most where the most room is. So what a
+// node has of the round is whole nodes of the tree of the merge, as far as that
+// can be, which it adds up.
+func (s *step) settle(grants []*messages.SlotGrant) {
+	room := func(g *messages.SlotGrant) int { return int(g.GetSlots()) - s.claims[g.GetNode()] }
+	grants = slices.Clone(grants)
+	slices.SortStableFunc(grants, func(a, b *messages.SlotGrant) int { return cmp.Compare(room(b), room(a)) })
+	for function, a := range s.work {
+		for len(grants) > 0 && room(grants[0]) <= 0 {
+			grants = grants[1:]
+		}
+		if len(grants) == 0 {
+			return
+		}
+		if a.home == "" {
+			s.stay(uint32(function), grants[0].GetNode())
+		}
+	}
+}
+
 // dispatch picks the functions that run next, in the order of their ids, while
 // nodes have granted slots free, and opens an attempt for each. One that has to
 // run elsewhere than where it failed lets the others pass.
