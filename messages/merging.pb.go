@@ -38,6 +38,7 @@ type MergePlan struct {
 	Models        []*Subtree             `protobuf:"bytes,4,rep,name=models,proto3" json:"models,omitempty"`            // whose models are to be added
 	Optimizers    []*Subtree             `protobuf:"bytes,5,rep,name=optimizers,proto3" json:"optimizers,omitempty"`    // whose optimizer states are
 	Reference     *TensorRef             `protobuf:"bytes,6,opt,name=reference,proto3" json:"reference,omitempty"`      // the model that the answers began from
+	Compress      string                 `protobuf:"bytes,8,opt,name=compress,proto3" json:"compress,omitempty"`        // how the models lie there, as of RoundPlan
 	Clip          float64                `protobuf:"fixed64,7,opt,name=clip,proto3" json:"clip,omitempty"`              // the most that the norm of a model's change may be; 0: no limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -113,6 +114,13 @@ func (x *MergePlan) GetReference() *TensorRef {
 		return x.Reference
 	}
 	return nil
+}
+
+func (x *MergePlan) GetCompress() string {
+	if x != nil {
+		return x.Compress
+	}
+	return ""
 }
 
 func (x *MergePlan) GetClip() float64 {
@@ -274,7 +282,7 @@ var File_messages_merging_proto protoreflect.FileDescriptor
 
 const file_messages_merging_proto_rawDesc = "" +
 	"\n" +
-	"\x16messages/merging.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xaa\x02\n" +
+	"\x16messages/merging.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\"\xc6\x02\n" +
 	"\tMergePlan\x12/\n" +
 	"\x04step\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\x04step\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
@@ -283,7 +291,8 @@ const file_messages_merging_proto_rawDesc = "" +
 	"\n" +
 	"optimizers\x18\x05 \x03(\v2\x18.troupe.messages.SubtreeR\n" +
 	"optimizers\x128\n" +
-	"\treference\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\treference\x12\x12\n" +
+	"\treference\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\treference\x12\x1a\n" +
+	"\bcompress\x18\b \x01(\tR\bcompress\x12\x12\n" +
 	"\x04clip\x18\a \x01(\x01R\x04clip\"]\n" +
 	"\aSubtree\x12\x1c\n" +
 	"\tfunctions\x18\x01 \x03(\rR\tfunctions\x12\x1a\n" +

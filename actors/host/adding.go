@@ -32,10 +32,10 @@ type added struct {
 func (w *adding) run() any {
 	plan := w.addition.plan
 	out := &added{addition: w.addition, reply: &messages.MergePlanReply{Step: plan.GetStep(), Seq: plan.GetSeq(), Node: w.node, Done: true}}
-	all := func(subtotals []subtotal, part string, clip float64) []*messages.TensorRef {
+	all := func(subtotals []subtotal, part string) []*messages.TensorRef {
 		refs := make([]*messages.TensorRef, len(subtotals))
 		for i, s := range subtotals {
-			ref, err := w.guarded(s, part, clip)
+			ref, err := w.guarded(s, part)
 			if err != nil {
 				out.errs = append(out.errs, err)
 				ref = &messages.TensorRef{}
@@ -44,8 +44,8 @@ func (w *adding) run() any {
 		}
 		return refs
 	}
-	out.reply.Models = all(w.addition.models, keySum+keyModel, plan.GetClip())
-	out.reply.Optimizers = all(w.addition.optimizer, keySum+keyOptimizer, 0) // states are not clipped
+	out.reply.Models = all(w.addition.models, keyModel)
+	out.reply.Optimizers = all(w.addition.optimizer, keyOptimizer)
 	if w.ctx.Err() != nil {
 		out.errs = nil // nobody wants them
 	}
@@ -53,21 +53,28 @@ func (w *adding) run() any {
 }
 
 // guarded turns a panic, a bug of ours, into an error.
-func (w *adding) guarded(s subtotal, part string, clip float64) (ref *messages.TensorRef, err error) {
+func (w *adding) guarded(s subtotal, part string) (ref *messages.TensorRef, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fault.New("host.add", fault.Unknown, "adding up answers panicked: %v", p)
 		}
 	}()
-	return w.sum(s, part, clip)
+	return w.sum(s, part)
 }
 
 // sum adds up the answers of one subtree.
-func (w *adding) sum(s subtotal, part string, clip float64) (*messages.TensorRef, error) {
+func (w *adding) sum(s subtotal, part string) (*messages.TensorRef, error) {
 	if s == nil {
 		return nil, fault.New("host.add", fault.NotFound, "not all answers of the plan are known to this life of the host")
 	}
-	plan := tensor.Plan{Functions: int(w.addition.plan.GetParallelism()), Clip: clip}
+	plan := tensor.Plan{Functions: int(w.addition.plan.GetParallelism())}
+	if part == keyModel { // states are neither clipped nor encoded
+		reference, err := w.reference(&plan)
+		if err != nil {
+			return nil, err
+		}
+		defer reference.Close()
+	}
 	for _, one := range s {
 		blob, err := plane.OpenOneOf(w.ctx, w.space, wire.PlaneRef(one.ref), len(s))
 		if err != nil {
@@ -77,14 +84,6 @@ func (w *adding) sum(s subtotal, part string, clip float64) (*messages.TensorRef
 		plan.Answers = append(plan.Answers, tensor.Answer{
 			Function: int(one.function), Weight: one.weight, Source: tensor.Source{R: blob, Size: blob.Size()},
 		})
-	}
-	if clip > 0 {
-		blob, err := w.space.Open(w.ctx, wire.PlaneRef(w.addition.plan.GetReference()))
-		if err != nil {
-			return nil, fmt.Errorf("open what the answers began from: %w", err)
-		}
-		defer blob.Close()
-		plan.Reference = tensor.Source{R: blob, Size: blob.Size()}
 	}
 	sum, err := tensor.NewSum(plan)
 	if err != nil {
@@ -102,12 +101,26 @@ func (w *adding) sum(s subtotal, part string, clip float64) (*messages.TensorRef
 	return wire.TensorRef(ref), err
 }
 
+// reference adds to a plan what models are clipped and decoded by.
+func (w *adding) reference(plan *tensor.Plan) (plane.Blob, error) {
+	var err error
+	if plan.Encoding, err = tensor.ParseEncoding(w.addition.plan.GetCompress()); err != nil {
+		return nil, err
+	}
+	blob, err := w.space.Open(w.ctx, wire.PlaneRef(w.addition.plan.GetReference()))
+	if err != nil {
+		return nil, fmt.Errorf("open what the answers began from: %w", err)
+	}
+	plan.Clip, plan.Reference = w.addition.plan.GetClip(), tensor.Source{R: blob, Size: blob.Size()}
+	return blob, nil
+}
+
 // key is of the kind that answers have, so that a sum goes with them. The plan's
 // number tells apart the sums of two plans.
 func (w *adding) key(s subtotal, part string) string {
 	ref := w.addition.plan.GetStep()
 	first := &messages.AttemptRef{Job: ref.GetJob(), Epoch: ref.GetEpoch(), Round: ref.GetRound(), Function: s[0].function}
-	return answerKey(first, w.addition.plan.GetSeq(), part)
+	return answerKey(first, w.addition.plan.GetSeq(), keySum+part)
 }
 
 // heeding is a writer that ends with a context.

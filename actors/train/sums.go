@@ -97,7 +97,7 @@ func (s *state) ask(node string, now time.Time) *asked {
 	if a == nil {
 		a = &asked{heard: now, until: now.Add(planPatience), plan: &messages.MergePlan{
 			Step: s.merging.ref, Seq: s.sums.seq, Parallelism: s.merging.plan.GetParallelism(),
-			Reference: s.merging.plan.GetModel(), Clip: s.opts.GetClip(),
+			Reference: s.merging.plan.GetModel(), Compress: s.merging.plan.GetCompress(), Clip: s.opts.GetClip(),
 		}}
 		s.sums.asked[node] = a
 	}
