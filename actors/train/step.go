@@ -41,23 +41,37 @@ func (s *step) stay(function uint32, node string) {
 }
 
 // settle says of those that may run anywhere where they should, as long as there is
-// room: neighbours beside each other, the most where the most room is. So what a
-// node has of the round is whole nodes of the tree of the merge, as far as that
-// can be, which it adds up.
+// room: evenly over what is free, but neighbours beside each other, on the node that
+// has the most room the most. So what a node has of the round is whole nodes of the
+// tree of the merge, as far as that can be, which it adds up.
 func (s *step) settle(grants []*messages.SlotGrant) {
-	room := func(g *messages.SlotGrant) int { return int(g.GetSlots()) - s.claims[g.GetNode()] }
-	grants = slices.Clone(grants)
-	slices.SortStableFunc(grants, func(a, b *messages.SlotGrant) int { return cmp.Compare(room(b), room(a)) })
-	for function, a := range s.work {
-		for len(grants) > 0 && room(grants[0]) <= 0 {
-			grants = grants[1:]
+	if len(grants) == 0 {
+		return
+	}
+	free := make([]int, len(grants))
+	for i, g := range grants {
+		free[i] = int(g.GetSlots()) - s.claims[g.GetNode()]
+	}
+	order := make([]int, len(grants))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(free[b], free[a]) })
+	homeless := slices.DeleteFunc(slices.Clone(s.waiting), func(function uint32) bool { return s.work[function].home != "" })
+	shares := make([]int, len(grants))
+	for range homeless {
+		most := slices.MaxFunc(order, func(a, b int) int { return cmp.Compare(free[a], free[b]) })
+		if free[most] <= 0 {
+			break
 		}
-		if len(grants) == 0 {
-			return
+		free[most]--
+		shares[most]++
+	}
+	for _, i := range order {
+		for _, function := range homeless[:shares[i]] {
+			s.stay(function, grants[i].GetNode())
 		}
-		if a.home == "" {
-			s.stay(uint32(function), grants[0].GetNode())
-		}
+		homeless = homeless[shares[i]:]
 	}
 }
 
