@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/invoker"
 	"github.com/troupe-ml/troupe/actors/testkit"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
 )
 
 // patient is a runner whose attempts run until the test ends them.
@@ -30,11 +31,6 @@ func (p *patient) Start(inv *messages.Invoke, _ int, _ func(), done func(*messag
 	p.runs, p.done = append(p.runs, inv), done
 	return func(error) {}
 }
-
-type noTensors struct{}
-
-func (noTensors) List(string) []string   { return nil }
-func (noTensors) Remove(...string) error { return nil }
 
 // An attempt at positions that came back in a million ranges reaches the host of
 // another node whole, though messages get lost, and runs once; while it runs, its
@@ -55,7 +51,7 @@ func TestAMillionRangesReachAnotherNode(t *testing.T) {
 			split := actorkit.Split{Log: zap.NewNop(), Far: func(to *actor.PID) bool { return to.GetId() == "host" }}
 			runner, scheduler := &patient{}, s.Probe("scheduler")
 			h := s.Spawn("host", host.Props(host.Deps{
-				Log: zap.NewNop(), Rim: s.Rim(), Node: "n1", Boot: "b", Slots: 2, Runner: runner, Tensors: noTensors{},
+				Log: zap.NewNop(), Rim: s.Rim(), Node: "n1", Boot: "b", Slots: 2, Runner: runner, Tensors: plane.NewMemory("n1"),
 				Scheduler: func() *actor.PID { return scheduler.PID }, Options: []actor.PropsOption{split.Option()},
 			}))
 			var finished *messages.FunctionFinished
