@@ -95,6 +95,8 @@ type Company struct {
 	programs   *programs
 	remotes    *remotes
 	logs       *jobLogs
+	sender     *logSender           // of what is printed here; nil: this node keeps the logs
+	print      func(python.Line)    // takes what functions print
 	processes  *jobprocess.Launcher // of jobs; nil: they have none of their own
 	runner     *host.Local
 	store      store.Store
@@ -167,15 +169,15 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.logs = newJobLogs(bucket, cfg.Lines)
-	c.closers = append(c.closers, func() error { return c.logs.flush("") })
+	boot := newID()
+	c.openLogs(cfg, boot)
 	if cfg.Node.Isolate {
 		c.natives = isolate.New(isolate.Config{
-			Knows: c.native, Dir: scratch.Folder(), MemoryLimit: cfg.Node.MemoryLimit, IdleTimeout: cfg.Node.IdleTimeout, Log: c.logs.add,
+			Knows: c.native, Dir: scratch.Folder(), MemoryLimit: cfg.Node.MemoryLimit, IdleTimeout: cfg.Node.IdleTimeout, Log: c.print,
 		})
 		c.closers = append(c.closers, c.natives.Close)
 	}
-	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.logs.add, c.warn)
+	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.print, c.warn)
 	c.closers = append(c.closers, c.programs.Close)
 	c.remotes = newRemotes(c.ctx, cfg.ServesJobs, c.log, c.warn)
 	c.closers = append(c.closers, c.remotes.Close)
@@ -184,7 +186,6 @@ func Start(cfg Config) (_ *Company, err error) {
 	c.rim = actorkit.NewRim(c.system)
 	c.cache = cache.New(bucket, cmp.Or(cfg.Node.Cache, filepath.Join(scratch.Folder(), "cache")), cfg.Node.CacheLimit)
 	c.models = &results{catalog: model.New(bucket), rim: c.rim, cache: c.cache}
-	boot := newID()
 	origin := originRun
 	if cfg.Server {
 		origin = originServer
@@ -211,7 +212,11 @@ func Start(cfg Config) (_ *Company, err error) {
 		return nil, err
 	}
 	c.meet(cfg.Nodes)
-	c.background.Go(c.keepLogs)
+	if c.sender != nil {
+		c.background.Go(func() { c.sender.run(c.ctx) })
+	} else {
+		c.background.Go(c.keepLogs)
+	}
 	if cfg.Server {
 		c.background.Go(func() { c.adopt(c.ctx) })
 	}
@@ -228,7 +233,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 		Nonce:    func() uint64 { return nonce.Add(1) },
 	}
 	if cfg.Nodes.follows() {
-		executor.Prepare = c.prepare
+		executor.Prepare, executor.Printed = c.prepare, c.sender.settle
 	}
 	c.runner = host.NewLocal(executor)
 	deps := TreeDeps{
@@ -246,9 +251,6 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 		if err := n.Remote(c.system); err != nil {
 			return err
 		}
-	}
-	if deps.Follows {
-		deps.Over = c.jobOver
 	}
 	deps.Stacks = c.stacksHere
 	if c.tree, err = SpawnTree(c.system.Root, deps); err == nil {
@@ -284,6 +286,21 @@ func (c *Company) shown(events []*messages.JobEvent) {
 			c.jobOver(e.GetJob().GetId())
 		}
 	}
+}
+
+// openLogs has what functions print kept, here or by the node that leads.
+func (c *Company) openLogs(cfg Config, boot string) {
+	c.logs = newJobLogs(c.store, cfg.Lines)
+	if c.print = c.logs.add; cfg.Nodes.follows() {
+		c.sender = newLogSender(cfg.Node.Name, boot, cfg.Nodes.postLines, cfg.Log, func() time.Time { return c.rim.Now() })
+		c.print = c.sender.add
+	}
+	c.closers = append(c.closers, func() error {
+		if c.sender != nil {
+			c.sender.settle(context.Background())
+		}
+		return c.logs.flush("")
+	})
 }
 
 // logGap is how often what functions print is stored.

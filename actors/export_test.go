@@ -2,7 +2,11 @@ package actors
 
 import (
 	"context"
+	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/troupe-ml/troupe/functions/python"
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/messages"
 )
@@ -44,3 +48,24 @@ func StacksOf(node string, err error, stacks ...*messages.FunctionStack) NodeSta
 
 // StacksText is what a person reads.
 func StacksText(all []NodeStacks, among bool) string { return stacksText(all, among) }
+
+// Printing is what nodes that print do: a sender, and what the node that leads takes.
+type Printing struct {
+	*logSender
+	Taker *logTaker
+}
+
+// NewPrinting returns a sender whose requests go through carry, which may lose them,
+// and a taker that gives lines to add.
+func NewPrinting(carry func(m *messages.LinesPrinted, take func(*messages.LinesPrinted)) error, add func(python.Line)) *Printing {
+	p := &Printing{Taker: newLogTaker(add, func(string) {})}
+	p.logSender = newLogSender("n1", "b1", func(_ context.Context, m *messages.LinesPrinted) error {
+		return carry(m, p.Taker.take)
+	}, zap.NewNop(), func() time.Time { return time.Unix(0, 0) })
+	return p
+}
+
+// Add prints a line, Flush sends what has been printed.
+func (p *Printing) Add(l python.Line) { p.add(l) }
+func (p *Printing) Flush()            { p.flush(context.Background()) }
+func (p *Printing) Settle()           { p.settle(context.Background()) }

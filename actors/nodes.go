@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -26,6 +27,11 @@ type Nodes struct {
 	// Watch calls on with the nodes that are there, this one included, now and at
 	// each change, until it is stopped. On does not block.
 	Watch func(on func(nodes []string)) (stop func())
+
+	// Serve has other nodes reach h from now on, below what their Client returns.
+	Serve func(h http.Handler)
+	// Client returns what reaches another node, and the URL that its Serve is at.
+	Client func(node string) (*http.Client, string, error)
 
 	// Store is that of the leader, for a node that follows one; it stays the
 	// caller's to close. Nil: this node leads, and has Config.Node.Store.
@@ -62,11 +68,15 @@ func (c *Company) openSpace(cfg Config) (scratch *plane.Scratch, err error) {
 	return scratch, nil
 }
 
-// meet has the Scheduler, where this node has it, know which nodes there are.
+// meet has the Scheduler, where this node has it, know which nodes there are, and
+// takes what those tell.
 func (c *Company) meet(n *Nodes) {
 	if n == nil || n.follows() {
 		return
 	}
+	mux := http.NewServeMux()
+	mux.Handle("POST "+logsPath, newLogTaker(c.logs.add, c.printed))
+	n.Serve(mux)
 	stop := n.Watch(func(nodes []string) {
 		c.system.Root.Send(c.tree.Scheduler, &messages.NodesListed{Nodes: nodes})
 	})
@@ -109,6 +119,14 @@ func (c *Company) prepare(ctx context.Context, plan *messages.RoundPlan) error {
 }
 
 func (c *Company) isReady(key string) bool { return c.programs.Has(key) || c.remotes.Has(key) }
+
+// printed notes that a function of a job has printed something on another node: what
+// is kept of that goes, too, though the job may have ended long ago.
+func (c *Company) printed(id string) {
+	if v, ok := c.board.Job(id); !ok || v.GetResult() != nil {
+		c.jobOver(id)
+	}
+}
 
 // jobOver notes that a job has ended, and that what is kept of it here may go.
 func (c *Company) jobOver(id string) {

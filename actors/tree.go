@@ -55,9 +55,7 @@ type TreeDeps struct {
 	// OpenModel opens a model that a job starts from; see train.Deps.
 	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
 	// Stacks says where the functions of a job are that run here; see host.Deps.
-	Stacks func(job string) map[int]string
-	// Over is told of jobs that have ended and left the host; nil: nobody is.
-	Over    func(job string)
+	Stacks  func(job string) map[int]string
 	Warn    func(text string)   // gets what people should know; nil: the log alone does
 	Fatal   func(error)         // called once an actor has crashed that the company cannot do without
 	Options []actor.PropsOption // of every actor
@@ -230,7 +228,7 @@ func trainDeps(t *Tree, d TreeDeps) train.Deps {
 func hostProps(t *Tree, d TreeDeps) *actor.Props {
 	return host.Props(host.Deps{
 		Log: d.Log, Rim: d.Rim, Node: d.Node, Boot: d.Boot, Slots: d.Slots, Labels: d.Labels, Version: d.Version,
-		Runner: d.Runner, Tensors: d.Space, Over: d.Over, Stacks: d.Stacks, Warn: d.Warn, Options: d.replaceableOptions(hostName),
+		Runner: d.Runner, Tensors: d.Space, Stacks: d.Stacks, Warn: d.Warn, Options: d.replaceableOptions(hostName),
 		Scheduler: d.places(t).scheduler,
 	})
 }

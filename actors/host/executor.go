@@ -15,7 +15,7 @@ import (
 
 // Executor executes attempts on this machine: it finds function, data and
 // model, has a runtime run them, and lets no answer out that may not enter a
-// merge. All fields but Prepare and Threads are required; they are not changed once it is
+// merge. All fields but Prepare, Printed and Threads are required; they are not changed once it is
 // in use. It is safe for concurrent use.
 type Executor struct {
 	Runtimes []functions.Runtime // the first that has a function runs it
@@ -23,7 +23,10 @@ type Executor struct {
 	// of the runtimes have the function of an attempt. An attempt there begins once
 	// all that is here, which may take long. Nil: all is here. Errors are those of
 	// Runtime.Run.
-	Prepare  func(context.Context, *messages.RoundPlan) error
+	Prepare func(context.Context, *messages.RoundPlan) error
+	// Printed is for a node that keeps no logs: it brings what functions have printed
+	// to where it is kept, before an attempt ends. Nil: it is there.
+	Printed  func(context.Context)
 	Space    plane.Space // holds the models and takes the answers
 	Datasets Datasets
 	Threads  int           // that a function may use; 0: as it likes
@@ -56,6 +59,9 @@ func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int, 
 	x := &execution{executor: e, inv: inv, slot: slot, began: began, nonce: e.Nonce()}
 	defer x.close()
 	answer, err := x.run(ctx)
+	if e.Printed != nil {
+		e.Printed(ctx)
+	}
 	if err == nil {
 		err = ctx.Err()
 	}

@@ -20,7 +20,7 @@ const (
 )
 
 // Deps is everything a host may touch outside its own state. All are required
-// but Labels, Version, Over, Stacks, Warn and Options.
+// but Labels, Version, Stacks, Warn and Options.
 type Deps struct {
 	Log  *zap.Logger
 	Rim  actorkit.Rim
@@ -35,8 +35,6 @@ type Deps struct {
 	Tensors Tensors // where the runner's answers lie
 	// Scheduler is who hears about slots; nil while nobody does.
 	Scheduler func() *actor.PID
-	// Over is told of jobs that have ended; nil: nobody is.
-	Over func(job string)
 	// Stacks says where the functions of a job are that run here, by function. It may
 	// take a second, and is called off the actor; nil: nobody knows.
 	Stacks func(job string) map[int]string
@@ -201,9 +199,6 @@ func (h *host) leave() {
 func (h *host) onReleaseTensors(ctx actor.Context, m *messages.ReleaseTensors) {
 	h.state.release(m)
 	h.estate.forget(m)
-	if m.GetEverything() && h.deps.Over != nil {
-		h.deps.Over(m.GetStep().GetJob().GetId())
-	}
 	if m.GetEverything() && ctx.Sender() != nil {
 		ctx.Respond(&messages.ReleaseTensorsReply{Job: m.GetStep().GetJob(), Node: h.deps.Node})
 	}

@@ -18,6 +18,7 @@ import (
 const (
 	planePath = "/plane"
 	storePath = "/store"
+	otherPath = "/company" // what its actors' company serves
 )
 
 // idleCopies is how many bytes of other nodes' tensors a node keeps that nobody
@@ -48,6 +49,7 @@ func (p *peers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *peers) nodes(labels map[string]string) *actors.Nodes {
 	n := &actors.Nodes{
 		Directory: p.cluster, Remote: p.cluster.Remote, Open: p.open, Watch: p.watch, Labels: labels, Version: thisBuild().Version,
+		Serve: p.serve, Client: p.companyOf,
 	}
 	if !p.leads {
 		n.Store = p.bucket.Store
@@ -65,6 +67,17 @@ func (p *peers) open(local plane.Space, bucket store.Store) plane.Space {
 	p.space = planes.New(planes.Config{Local: local, Node: p.cluster.Self(), Peer: p.planeOf, Idle: idleCopies})
 	p.handler.Store(mux)
 	return p.space
+}
+
+// serve lets others reach h.
+func (p *peers) serve(h http.Handler) {
+	p.handler.Load().Handle(otherPath+"/", http.StripPrefix(otherPath, h))
+}
+
+// companyOf says where a node has what it serves.
+func (p *peers) companyOf(node string) (*http.Client, string, error) {
+	client, base, err := p.cluster.Client(node)
+	return client, base + otherPath, err
 }
 
 // planeOf says where a node has its plane.
