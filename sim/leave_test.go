@@ -77,6 +77,9 @@ func TestANodeThatLeavesHandsOverWhatItHas(t *testing.T) {
 			for _, e := range result.GetEpochs() {
 				require.Empty(t, e.GetFreshOptimizers(), "epoch %d: no function starts anew", e.GetEpoch())
 			}
+			if c.goes < 10*time.Second {
+				require.Zero(t, result.GetRetries(), "what ran there has ended there")
+			}
 			require.Equal(t, want, s.modelOf(t, id))
 			s.leaves(t)
 		})
