@@ -96,6 +96,46 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
+// BenchmarkCodec says how many MB of float32 answers a second are encoded, and
+// merged from what they are encoded to.
+func BenchmarkCodec(b *testing.B) {
+	const elements, n = 4 << 20, 4
+	rnd := rand.New(rand.NewPCG(1, 2))
+	file := func() tensor.Source {
+		values := make([]float32, elements)
+		for i := range values {
+			values[i] = float32(rnd.NormFloat64())
+		}
+		return source(encodeFile(b, tensor.StateDict{tensor.NewFloat32("w", []int64{elements}, values)}))
+	}
+	plan := tensor.Plan{Functions: n, Reference: file(), Encoding: tensor.Int8}
+	codec, err := tensor.NewCodec(plan.Reference)
+	require.NoError(b, err)
+	answer := file()
+	var encoded, residual bytes.Buffer
+	b.Run("encode", func(b *testing.B) {
+		b.SetBytes(answer.Size)
+		b.ReportAllocs()
+		for b.Loop() {
+			encoded.Reset()
+			residual.Reset()
+			require.NoError(b, codec.Encode(answer, tensor.Source{}, &encoded, &residual))
+		}
+	})
+	for i := range n {
+		plan.Answers = append(plan.Answers, tensor.Answer{Function: i, Weight: float64(i%7 + 1), Source: source(encoded.Bytes())})
+	}
+	b.Run("merge", func(b *testing.B) {
+		b.SetBytes(answer.Size * n)
+		b.ReportAllocs()
+		for b.Loop() {
+			m, err := tensor.NewMerge(plan)
+			require.NoError(b, err)
+			require.NoError(b, m.Write(io.Discard, io.Discard))
+		}
+	})
+}
+
 func encodeFile(tb testing.TB, d tensor.StateDict) []byte {
 	tb.Helper()
 	var b bytes.Buffer

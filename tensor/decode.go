@@ -184,19 +184,19 @@ func restore(out, ref, block []byte, skip int, d DType) {
 	}
 	var values [blockElements]float64
 	decode(values[:n], ref, d)
-	limit := maxFinite(d)
+	most := maxFinite(d)
 	for i, x := range values[:n] {
-		values[i] = within(x-float64(float64(-int(int8(q[i])))*scale[0]), limit) // x - 0, not x + 0, which makes 0 of -0
+		values[i] = within(x-float64(float64(-int(int8(q[i])))*scale[0]), most) // x - 0, not x + 0, which makes 0 of -0
 	}
 	encode(out, values[:n], d)
 }
 
 func restoreF32(out, ref, q []byte, scale float64) {
-	limit := maxFinite(F32)
+	most := maxFinite(F32)
 	out, ref = out[:4*len(q)], ref[:4*len(q)]
 	for i, step := range q {
 		x := float64(math.Float32frombits(le.Uint32(ref[4*i:])))
-		x = within(x-float64(float64(-int(int8(step)))*scale), limit)
+		x = within(x-float64(float64(-int(int8(step)))*scale), most)
 		le.PutUint32(out[4*i:], math.Float32bits(float32(x)))
 	}
 }

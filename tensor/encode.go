@@ -137,15 +137,26 @@ func (e *encoder) block(n int, d DType) error {
 	var value, ref [blockElements]float64
 	decode(value[:n], e.raw[:size], d)
 	decode(ref[:n], e.ref[:size], d)
+	largest := 0.0
 	for i := range change {
-		change[i] = within(value[i]-ref[i]+lacking[i], math.MaxFloat64)
+		change[i] = value[i] - ref[i] + lacking[i]
+		if x := math.Abs(change[i]); x > largest {
+			largest = x
+		}
+	}
+	huge := largest > math.Sqrt(maxFinite(wide(d))) // and no sum of a few overflows unless it is
+	if huge {
+		largest = limit(change, math.MaxFloat64)
 	}
 	out := e.out[:int(wide(d).Size())+n]
-	quantise(out, change, d)
+	quantise(out, change, largest, d)
 	restore(e.raw[:size], e.ref[:size], out, 0, d)
 	decode(value[:n], e.raw[:size], d)
 	for i := range lacking {
-		lacking[i] = within(change[i]-(value[i]-ref[i]), maxFinite(wide(d)))
+		lacking[i] = change[i] - (value[i] - ref[i])
+	}
+	if huge {
+		limit(lacking, maxFinite(wide(d)))
 	}
 	encode(residual, lacking, wide(d))
 	_, _ = e.encoded.Write(out)
@@ -153,33 +164,53 @@ func (e *encoder) block(n int, d DType) error {
 	return nil
 }
 
-// quantise writes a block's scale and q to out.
-func quantise(out []byte, change []float64, d DType) {
-	largest := 0.0
-	for _, x := range change {
-		largest = max(largest, math.Abs(x))
-	}
+// toInteger added to a number below 2^51 in magnitude rounds it to the nearest
+// integer, ties to even, which is then in the low bits.
+const toInteger = 3 << 51
+
+// quantise writes a block's scale and q to out; the largest change is given.
+func quantise(out []byte, change []float64, largest float64, d DType) {
 	at := wide(d)
 	one := [1]float64{largest / levels}
 	encode(out, one[:], at)
 	decode(one[:], out, at) // as whoever decodes it has it
 	scale, q := one[0], out[at.Size():]
-	for i, x := range change {
-		step := 0.0
-		if scale > 0 {
-			step = math.RoundToEven(within(x/scale, levels)) // a scale below the normal numbers is far from exact
+	if scale < smallestNormal(at) { // it is far from exact, or 0
+		for i, x := range change {
+			q[i] = 0
+			if scale > 0 {
+				q[i] = byte(int8(math.RoundToEven(within(x/scale, levels))))
+			}
 		}
-		q[i] = byte(int8(step))
+		return
 	}
+	steps := 1 / scale
+	for i, x := range change {
+		q[i] = byte(math.Float64bits(float64(x*steps) + toInteger))
+	}
+}
+
+// smallestNormal is the least number of a type that has all its bits.
+func smallestNormal(d DType) float64 {
+	if d == F64 {
+		return 0x1p-1022
+	}
+	return 0x1p-126
 }
 
 // within returns x, or what is nearest to it in [-limit, limit].
 func within(x, limit float64) float64 {
-	switch {
-	case x > limit:
-		return limit
-	case x < -limit:
-		return -limit
+	if math.Abs(x) > limit {
+		return math.Copysign(limit, x)
 	}
 	return x
+}
+
+// limit brings values within a limit, and returns the largest magnitude of them.
+func limit(values []float64, most float64) (largest float64) {
+	for i, x := range values {
+		values[i] = within(x, most)
+		largest = max(largest, math.Abs(values[i]))
+	}
+	return largest
 }
