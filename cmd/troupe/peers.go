@@ -95,7 +95,10 @@ func (p *peers) leader() (*http.Client, string, error) {
 		node = *led
 	}
 	client, base, err := p.cluster.Client(node)
-	if err != nil {
+	switch {
+	case node == "":
+		return nil, "", fault.New("up.store", fault.Unavailable, "the node that leads, which has the store, is not known yet")
+	case err != nil:
 		return nil, "", fault.New("up.store", fault.Unavailable, "the store is only on node %s, which does not answer: start it again, with its store", node)
 	}
 	return client, base + storePath, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -61,6 +62,9 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 	defer func() { err = errors.Join(err, c.Close()) }()
 	p.cluster, local.Name = c, c.Self()
 	leaders := stores.New(p.leader)
+	if err := awaitLeader(patience, c); err != nil {
+		return false, err
+	}
 	err = trust.Insist(patience, s.waits, func() (err error) {
 		p.bucket, err = s.chooseBucket(patience, local.Store, f.set.Changed("store"), leaders)
 		return err
@@ -122,4 +126,21 @@ func quiet(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
+}
+
+// awaitLeader waits until the node that leads is listed. Unavailable.
+func awaitLeader(ctx context.Context, c *cluster.Cluster) error {
+	listed := make(chan struct{}, 1)
+	stop := c.Watch(func(members []cluster.Member) {
+		if len(listed) == 0 && slices.ContainsFunc(members, func(m cluster.Member) bool { return m.Leader }) {
+			listed <- struct{}{}
+		}
+	})
+	defer stop()
+	select {
+	case <-listed:
+		return nil
+	case <-ctx.Done():
+		return fault.New("up.join", fault.Unavailable, "the node that leads has not begun to work yet: look at what it says: %w", ctx.Err())
+	}
 }
