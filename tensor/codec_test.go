@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -269,9 +270,44 @@ func TestMergesTakeEncodedAnswersAsWhatTheyDecodeTo(t *testing.T) {
 				a.Source = source(decodedFile(t, c, encoded))
 				plain.Answers = append(plain.Answers, a)
 			}
-			require.Equal(t, merge(t, plain), merge(t, plan), "%s, clip %v", text, clip)
+			want := merge(t, plain)
+			require.Equal(t, want, merge(t, plan), "%s, clip %v", text, clip)
+			if kind := plan.Strategy.Kind; kind == tensor.Mean || kind == tensor.Nesterov {
+				require.Equal(t, want, merge(t, summedUp(t, plan, 2, 3)), "%s, clip %v", text, clip)
+			}
 		}
 	}
+}
+
+// summedUp is a plan in whose place of the answers of two functions is their sum.
+func summedUp(t *testing.T, p tensor.Plan, functions ...int) tensor.Plan {
+	t.Helper()
+	weights := make([]float64, len(p.Answers))
+	for i, a := range p.Answers {
+		if weights[i] = a.Weight; p.Strategy.Unweighted {
+			weights[i] = 1
+		}
+	}
+	weights = tensor.ScaledWeights(weights)
+	part, rest := p, p
+	part.Answers, rest.Answers, part.Strategy = nil, nil, tensor.Strategy{}
+	var sum tensor.Sum
+	for i, a := range p.Answers {
+		if !slices.Contains(functions, a.Function) {
+			rest.Answers = append(rest.Answers, a)
+			continue
+		}
+		sum.Answers = append(sum.Answers, a)
+		a.Weight = weights[i]
+		part.Answers = append(part.Answers, a)
+	}
+	addition, err := tensor.NewSum(part)
+	require.NoError(t, err)
+	var file bytes.Buffer
+	require.NoError(t, addition.Write(&file))
+	sum.Source = source(file.Bytes())
+	rest.Sums = []tensor.Sum{sum}
+	return rest
 }
 
 // Two encodings of the same are the same, and need no more memory than windows.
