@@ -56,6 +56,9 @@ type stuck struct{ started chan struct{} }
 // Starts implements host.Runner.
 func (s *stuck) Starts(*messages.Invoke) bool { return false }
 
+// Elsewhere implements host.Runner.
+func (s *stuck) Elsewhere(*messages.Invoke) bool { return false }
+
 // Start implements host.Runner.
 func (s *stuck) Start(_ *messages.Invoke, _ int, _ func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	s.started <- struct{}{}

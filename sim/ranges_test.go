@@ -27,6 +27,8 @@ type patient struct {
 
 func (*patient) Starts(*messages.Invoke) bool { return false }
 
+func (*patient) Elsewhere(*messages.Invoke) bool { return false }
+
 func (p *patient) Start(inv *messages.Invoke, _ int, _ func(), done func(*messages.Invoked, error)) context.CancelCauseFunc {
 	p.runs, p.done = append(p.runs, inv), done
 	return func(error) {}

@@ -45,6 +45,9 @@ func newRunner(s *testkit.Sim, config Config, space plane.Space, courses map[str
 // Starts implements host.Runner.
 func (r *Runner) Starts(*messages.Invoke) bool { return false }
 
+// Elsewhere implements host.Runner.
+func (r *Runner) Elsewhere(*messages.Invoke) bool { return false }
+
 // Start implements host.Runner.
 func (r *Runner) Start(inv *messages.Invoke, slot int, _ func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	r.Running++

@@ -46,7 +46,8 @@ type Datasets interface {
 }
 
 // Execute runs an attempt to its end on a slot. Began is called, any number of
-// times, once a function is at work that may take long to start. The tensors of the answer lie
+// times, once a function is at work that may take long to start, or all is here that
+// an attempt gets from other nodes first; nil: nobody wants to know. The tensors of the answer lie
 // in Space and belong to the caller; without an answer nothing is left there.
 // DurationUs is not set. Errors, besides those of functions.Runtime.Run:
 //   - wrapping ctx.Err(): ctx ended first
@@ -56,6 +57,9 @@ type Datasets interface {
 //   - Rejected: the answer may not be used; the text says why, naming the
 //     tensor if it is one
 func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int, began func()) (*messages.Invoked, error) {
+	if began == nil {
+		began = func() {}
+	}
 	x := &execution{executor: e, inv: inv, slot: slot, began: began, nonce: e.Nonce()}
 	defer x.close()
 	answer, err := x.run(ctx)
@@ -73,10 +77,27 @@ func (e *Executor) Execute(ctx context.Context, inv *messages.Invoke, slot int, 
 }
 
 // starts reports whether the function of an attempt calls began.
-func (e *Executor) starts(inv *messages.Invoke) bool {
+func (e *Executor) starts(inv *messages.Invoke) bool { return e.gathers(inv) || e.elsewhere(inv) }
+
+// gathers reports whether an attempt may first have to get from other nodes what it
+// is to begin with.
+func (e *Executor) gathers(inv *messages.Invoke) bool {
+	if e.Prepare != nil {
+		return true
+	}
+	for _, ref := range []*messages.TensorRef{inv.GetPlan().GetModel(), inv.GetOptimizer(), inv.GetResidual()} {
+		if ref != nil && ref.GetNode() != inv.GetNode() {
+			return true
+		}
+	}
+	return false
+}
+
+// elsewhere reports whether the function of an attempt runs at an endpoint.
+func (e *Executor) elsewhere(inv *messages.Invoke) bool {
 	function := functionOf(inv.GetPlan())
 	runtime, err := e.runtime(function)
-	return e.Prepare != nil || err == nil && startsLate(runtime, function)
+	return err == nil && startsLate(runtime, function)
 }
 
 // startsLate reports whether a runtime says when a function is at work.
@@ -124,7 +145,7 @@ func (x *execution) run(ctx context.Context) (*messages.Invoked, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.executor.Prepare != nil && !startsLate(runtime, function) {
+	if x.executor.gathers(x.inv) && !startsLate(runtime, function) {
 		x.began()
 	}
 	encoded, err := encodes(x.inv)

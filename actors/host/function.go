@@ -38,7 +38,7 @@ func functionOf(plan *messages.RoundPlan) string {
 // in the log.
 func (s *state) outOfTime(inv *messages.Invoke) string {
 	switch program := inv.GetPlan().GetFunctionVersion() != ""; {
-	case s.starts != nil && s.starts(inv):
+	case s.elsewhere != nil && s.elsewhere(inv):
 		return " (--function-timeout), in which its endpoint may have had to start first; the endpoint's own log may say more"
 	case program && inv.GetAttempt().GetTask() == messages.Task_TASK_INIT:
 		return " (--function-timeout) in which the program was imported and made its model; the job's log says where it was"

@@ -165,7 +165,7 @@ func (h *host) onStarted(ctx actor.Context) {
 	left := h.estate.runs
 	h.estate.runs = nil
 	h.state = newState(h.deps.Slots, left)
-	h.state.node, h.state.starts = h.deps.Node, h.deps.Runner.Starts
+	h.state.node, h.state.starts, h.state.elsewhere = h.deps.Node, h.deps.Runner.Starts, h.deps.Runner.Elsewhere
 	h.state.lend(h.estate.lent)
 	for _, r := range left {
 		if r.result.Load() != nil { // else it will say so

@@ -17,6 +17,9 @@ type Runner interface {
 	// and says when it has: then Began is called, once or not at all. It does no
 	// I/O.
 	Starts(inv *messages.Invoke) bool
+	// Elsewhere reports whether that function runs where its slot is not, at an
+	// endpoint: then what it does says nothing about the slot. It does no I/O.
+	Elsewhere(inv *messages.Invoke) bool
 	// Start begins an attempt on a slot and returns at once; no two run on a
 	// slot at the same time. Done is called exactly once, and began before that,
 	// from any goroutine, even before Start has returned: with an answer, which is
@@ -32,6 +35,7 @@ type Runner interface {
 type Local struct {
 	execute func(context.Context, *messages.Invoke, int, func()) (*messages.Invoked, error)
 	starts  func(*messages.Invoke) bool
+	far     func(*messages.Invoke) bool
 	close   func() // what execute keeps open
 	work    sync.WaitGroup
 	running atomic.Int64
@@ -41,11 +45,14 @@ var _ Runner = (*Local)(nil)
 
 // NewLocal returns the runner of what an Executor executes.
 func NewLocal(e *Executor) *Local {
-	return &Local{execute: e.Execute, starts: e.starts, close: e.splits.close}
+	return &Local{execute: e.Execute, starts: e.starts, far: e.elsewhere, close: e.splits.close}
 }
 
 // Starts implements Runner.
 func (l *Local) Starts(inv *messages.Invoke) bool { return l.starts(inv) }
+
+// Elsewhere implements Runner.
+func (l *Local) Elsewhere(inv *messages.Invoke) bool { return l.far(inv) }
 
 // Start implements Runner.
 func (l *Local) Start(inv *messages.Invoke, slot int, began func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/plane"
 )
 
 // A runner ends every attempt once: with an answer, an error, or a panic.
@@ -84,4 +85,29 @@ func TestAwaitGivesUpOnWhatDoesNotReturn(t *testing.T) {
 	require.ErrorContains(t, err, "1 functions")
 	close(release)
 	require.NoError(t, local.Await(t.Context()))
+}
+
+// What has to come from other nodes first is no straggler's fault, whatever node that
+// is; only what runs at an endpoint says nothing about its slot.
+func TestAnAttemptBeginsOnceAllOfItIsHere(t *testing.T) {
+	there := &messages.TensorRef{Node: "there", Key: "k", Bytes: 1}
+	for name, c := range map[string]struct {
+		change func(b *bench, inv *messages.Invoke)
+		starts bool
+	}{
+		"all is here":             {func(*bench, *messages.Invoke) {}, false},
+		"the model is elsewhere":  {func(_ *bench, inv *messages.Invoke) { inv.Plan.Model = there }, true},
+		"the state is":            {func(_ *bench, inv *messages.Invoke) { inv.Optimizer = there }, true},
+		"what an answer lacks is": {func(_ *bench, inv *messages.Invoke) { inv.Residual = there }, true},
+		"functions and data may be": {func(b *bench, _ *messages.Invoke) {
+			b.Prepare = func(context.Context, *messages.RoundPlan) error { return nil }
+		}, true},
+	} {
+		b := newBench(t, plane.NewMemory("here"))
+		inv := b.train()
+		c.change(b, inv)
+		local := host.NewLocal(b.Executor)
+		require.Equal(t, c.starts, local.Starts(inv), name)
+		require.False(t, local.Elsewhere(inv), name)
+	}
 }

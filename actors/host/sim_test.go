@@ -65,6 +65,8 @@ type runner struct {
 
 func (r *runner) Starts(*messages.Invoke) bool { return r.begins != nil }
 
+func (r *runner) Elsewhere(*messages.Invoke) bool { return r.begins != nil }
+
 func (r *runner) Start(inv *messages.Invoke, slot int, began func(), done func(*messages.Invoked, error)) (cancel context.CancelCauseFunc) {
 	name := nameOf(inv.GetAttempt())
 	if other, ok := r.busy[slot]; ok || slot >= r.stage.slots {

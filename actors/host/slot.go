@@ -24,8 +24,10 @@ func (s *state) fill() {
 			return
 		}
 		s.queue.Remove(a.queued)
-		elsewhere := s.starts != nil && s.starts(a.inv)
-		a.queued, a.run = nil, &run{slot: slot, inv: a.inv, attempt: a, elsewhere: elsewhere, starting: elsewhere}
+		a.queued, a.run = nil, &run{
+			slot: slot, inv: a.inv, attempt: a,
+			elsewhere: s.elsewhere != nil && s.elsewhere(a.inv), starting: s.starts != nil && s.starts(a.inv),
+		}
 		s.slots[slot] = a.run
 		s.changed = true
 		s.orders.start = append(s.orders.start, a.run)

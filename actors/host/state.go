@@ -44,7 +44,9 @@ type state struct {
 	// answered counts the attempts that gave an answer.
 	answered uint64
 	starts   func(*messages.Invoke) bool // whether an attempt's function says when it is at work; nil: none does
-	orders   orders
+	// elsewhere is whether it runs where the slot is not; nil: none does.
+	elsewhere func(*messages.Invoke) bool
+	orders    orders
 }
 
 // run is the runtime at work on a slot. It occupies the slot until the runtime
@@ -53,8 +55,8 @@ type run struct {
 	slot      int
 	inv       *messages.Invoke
 	attempt   *attempt // nil: nobody wants its answer any more
-	elsewhere bool     // the function runs where the slot is not: it says when it is at work
-	starting  bool     // it has yet to say so
+	elsewhere bool     // the function runs where the slot is not
+	starting  bool     // the function has yet to say that it is at work
 	cancelled bool
 	cause     error // of that: the function's time is over, or nobody wants it
 	retired   bool

@@ -70,7 +70,7 @@ func (s *state) knowsSizes() bool {
 }
 
 // planSums decides what hosts add up before the merge, and reports whether that is
-// anything. A node that is gone is not asked.
+// anything. A node that is gone, or leaves, is not asked.
 func (s *state) planSums(now time.Time) bool {
 	s.plans++
 	s.sums = &sums{seq: s.plans, asked: map[string]*asked{}}
@@ -118,7 +118,7 @@ func (s *state) subtrees(part func(*messages.Invoked) *messages.TensorRef, wide 
 	weights = tensor.ScaledWeights(weights)
 	pays := func(first, end int) bool {
 		node, bytes := part(answers[first]).GetNode(), uint64(0)
-		if node == s.node || s.isGone(node) {
+		if node == s.node || s.isGone(node) || s.isLeaving(node) {
 			return false
 		}
 		for _, a := range answers[first:end] {
