@@ -33,7 +33,9 @@ func (a *attempt) run() (functions.Answer, error) {
 	if err != nil {
 		return functions.Answer{}, err
 	}
+	a.rt.began(a, w)
 	answer, err := a.exchange(w, request)
+	a.rt.ended(a)
 	kind := fault.KindOf(err)
 	switch {
 	case a.ctx.Err() != nil:
@@ -55,7 +57,7 @@ func (a *attempt) run() (functions.Answer, error) {
 func (a *attempt) exchange(w *worker, r *request) (functions.Answer, error) {
 	stop := context.AfterFunc(a.ctx, func() { _ = w.control.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := child.WriteFrame(w.control, toChild{Run: r}); err != nil {
+	if err := w.write(toChild{Run: r}); err != nil {
 		if _, tooLong := errors.AsType[child.TooLongError](err); tooLong {
 			return functions.Answer{}, fault.New("isolate.run", fault.Invalid, "the request to function %q: %w", a.inv.Function, err)
 		}
@@ -72,6 +74,8 @@ func (a *attempt) exchange(w *worker, r *request) (functions.Answer, error) {
 			return a.answer(m.Done)
 		case m.Failed != nil:
 			return functions.Answer{}, m.Failed.err()
+		case m.Stacks != nil:
+			w.hearStacks(*m.Stacks)
 		case m.Create != nil:
 			if err := a.create(w, m.Create); err != nil {
 				return functions.Answer{}, err
@@ -108,7 +112,7 @@ func (a *attempt) create(w *worker, c *create) error {
 		return err
 	}
 	a.outputs[c.Output] = o
-	if err := child.WriteFrame(w.control, toChild{Path: o.Path}); err != nil {
+	if err := w.write(toChild{Path: o.Path}); err != nil {
 		return a.broken(w, err)
 	}
 	return nil

@@ -206,6 +206,25 @@ func TestAFunctionThatHeedsNothingIsKilled(t *testing.T) {
 	r.pid(t, 0)
 }
 
+// Where an isolated function is can be seen while it runs, again and again, though it
+// heeds nothing, and without harm to it; a frozen one does not say.
+func TestStacksOfIsolatedFunctions(t *testing.T) {
+	r := open(t, isolate.Config{})
+	pid := r.pid(t, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = r.Run(ctx, asking("spins", 0)) })
+	defer wg.Wait()
+	defer cancel()
+	require.Eventually(t, func() bool { return strings.Contains(r.text(), "spinning") }, time.Minute, time.Millisecond)
+	for range 3 {
+		require.Regexp(t, `(?s)isolate_test\.known\.func\d+ .*main_test\.go:\d+`, r.Stacks("job")[4])
+	}
+	require.Empty(t, r.Stacks("another"))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	require.Regexp(t, `process \d+ has not said within 1s where it is`, r.Stacks("job")[4])
+}
+
 // A frozen child is a process that is really stopped, and really killed after.
 func TestAFrozenChildIsStoppedAndThenKilled(t *testing.T) {
 	r := open(t, isolate.Config{})

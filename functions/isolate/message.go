@@ -16,12 +16,15 @@ type fromChild struct {
 	Create *create `json:"create,omitempty"`
 	Done   *done   `json:"done,omitempty"`
 	Failed *failed `json:"failed,omitempty"`
+	Stacks *string `json:"stacks,omitempty"` // where it is, at any time once it was asked
 }
 
 // toChild is what a child is told: one of these.
 type toChild struct {
 	Run  *request `json:"run,omitempty"`
 	Path string   `json:"path,omitempty"` // of the file asked for; who gets none is killed
+	// Stacks asks where the function of this job is.
+	Stacks string `json:"stacks,omitempty"`
 }
 
 // create asks for a file for an output.

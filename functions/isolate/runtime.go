@@ -39,7 +39,8 @@ type Runtime struct {
 
 	mu      sync.Mutex // guards what follows
 	idle    map[int]*worker
-	started bool // the spawner
+	at      map[*attempt]*worker // attempts that children are at work on
+	started bool                 // the spawner
 	closed  bool
 }
 
@@ -56,7 +57,7 @@ func New(c Config) *Runtime {
 	if c.Log == nil {
 		c.Log = func(child.Line) {}
 	}
-	r := &Runtime{config: c, idle: map[int]*worker{}}
+	r := &Runtime{config: c, idle: map[int]*worker{}, at: map[*attempt]*worker{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.spawner = sync.OnceValue(func() *child.Spawner {
 		r.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +53,7 @@ type server struct {
 	runtime functions.Runtime
 	runs    chan *request
 	files   chan string // paths, answers to create
+	writing sync.Mutex  // held while something is said
 }
 
 // serve answers requests until the connection is of no use any more.
@@ -64,11 +66,11 @@ func (s *server) serve(limit string, open func() (functions.Runtime, error)) err
 		return child.WriteFrame(s.control, fromChild{Failed: failedBy(err)})
 	}
 	go s.listen()
-	if err := child.WriteFrame(s.control, fromChild{Ready: true}); err != nil {
+	if err := s.say(fromChild{Ready: true}); err != nil {
 		return err
 	}
 	for r := range s.runs {
-		if err := child.WriteFrame(s.control, s.answer(r)); err != nil {
+		if err := s.say(s.answer(r)); err != nil {
 			return err
 		}
 	}
@@ -95,6 +97,13 @@ func limitMemory(text string) error {
 	return nil
 }
 
+// say tells the other side something; several may at once.
+func (s *server) say(m fromChild) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return child.WriteFrame(s.control, m)
+}
+
 // listen reads the connection. Its end is this process's end, whatever that does.
 func (s *server) listen() {
 	for {
@@ -102,9 +111,15 @@ func (s *server) listen() {
 		if err := child.ReadFrame(s.control, &m); err != nil {
 			os.Exit(0)
 		}
-		if m.Run != nil {
+		switch {
+		case m.Run != nil:
 			s.runs <- m.Run
-		} else {
+		case m.Stacks != "":
+			text := s.stacks(m.Stacks)
+			if s.say(fromChild{Stacks: &text}) != nil {
+				os.Exit(0)
+			}
+		default:
 			s.files <- m.Path
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/troupe-ml/troupe/functions"
-	"github.com/troupe-ml/troupe/functions/child"
 	"github.com/troupe-ml/troupe/internal/fault"
 )
 
@@ -29,7 +28,7 @@ func (o *served) Create(size int64) (io.Writer, error) {
 	if o.file != nil {
 		return nil, fault.New("isolate.create", fault.Rejected, "the %s was to be written twice", o.name)
 	}
-	if err := child.WriteFrame(o.server.control, fromChild{Create: &create{Output: o.name, Size: size}}); err != nil {
+	if err := o.server.say(fromChild{Create: &create{Output: o.name, Size: size}}); err != nil {
 		return nil, fault.New("isolate.create", fault.Unavailable, "ask for a file: %w", err)
 	}
 	file, err := os.OpenFile(<-o.server.files, os.O_RDWR, 0)

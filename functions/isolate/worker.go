@@ -20,6 +20,7 @@ const (
 	readyTime = 30 * time.Second       // to say that it is ready, on a busy machine
 	stackTime = 300 * time.Millisecond // to write its stacks
 	endTime   = 400 * time.Millisecond // to be gone after SIGKILL
+	lastTime  = 50 * time.Millisecond  // to be heard once it has ended
 )
 
 // worker is a child that runs invocations, one at a time.
@@ -32,8 +33,11 @@ type worker struct {
 
 	stopIdle func() // of who has it idle
 
-	mu  sync.Mutex // guards why
-	why string     // what its runtime said as it crashed, "" = nothing yet
+	writing sync.Mutex // held while something is written to control
+
+	mu    sync.Mutex    // guards what follows
+	why   string        // what its runtime said as it crashed, "" = nothing yet
+	asked []chan string // where the child is, with room for one answer each
 }
 
 // start starts a child and waits until it is ready. Unavailable.
@@ -98,9 +102,9 @@ func (r *Runtime) launch(slot int, owner child.Line) (*worker, error) {
 		return nil, err
 	}
 	w.proc = child.WatchChild(cmd, r.tasks.Done)
-	r.tasks.Go(func() { // what it started may still hold the other end
+	r.tasks.Go(func() { // what it started may still hold the other end; what it has said last is there
 		<-w.proc.Gone
-		_ = ours.SetDeadline(time.Unix(1, 0))
+		_ = ours.SetDeadline(time.Now().Add(lastTime))
 	})
 	return w, nil
 }
