@@ -42,9 +42,14 @@ func TestE2EANodeSharesTheStore(t *testing.T) {
 	require.True(t, shares(s.awaitNodes(t, 3))[near.name])
 	require.Contains(t, s.ask(t, "cluster", "members").out, "\nstore: on ")
 	require.Zero(t, s.ask(t, "dataset", "create", "--name", "noise", "--from", h.samples(t, 300, 60, 4)).code)
-	succeed(t, s.ask(t, "train", "--follow", "-f", "mlp", "-d", "noise", "-e", "2", "-p", "3", "--static"))
-	require.Len(t, files(t, h.dir+"/far/datasets"), 4, "the data set")
-	require.Empty(t, files(t, h.dir+"/near"), "it is used in place")
+	e = s.ask(t, "train", "-f", "mlp", "-d", "noise", "-e", "100000", "-p", "3", "--static")
+	require.Zero(t, e.code, e.err)
+	await(t, patience, "all nodes at work", func() bool {
+		busy := s.busy(t)
+		return busy[near.name] == 1 && busy[far.name] == 1 && len(files(t, h.dir+"/far/datasets")) == 4
+	})
+	require.Empty(t, files(t, h.dir+"/near"), "there the data set is used in place")
+	require.Zero(t, s.ask(t, "task", "stop", "--id", strings.TrimSpace(e.out), "--wait").code)
 
 	other := newHome(t)
 	other.train(t, "-e", "1") // which names its store
