@@ -22,6 +22,10 @@ const (
 	beatName   = "beat"
 	lockPrefix = "lock-" // and the token of the claim
 
+	// released is what the last beat of an owner says that is done with it. Any other
+	// means something only if it changes.
+	released = "released"
+
 	maxClaim = 64 << 10 // bytes
 	maxBeat  = 1 << 10  // bytes
 
@@ -82,10 +86,9 @@ type document struct {
 }
 
 // Take makes owner the owner of the next number if there was none yet, or the
-// last one is gone: its flock is free, or its Claim was released in this
-// process, or stale is what is seen now. A caller may pass as stale only what it
-// has seen unchanged for the time that a live owner may be silent, by its own
-// clock; the zero Sighting: nothing.
+// last one is gone: its flock is free, or its Claim was released, or stale is what
+// is seen now. A caller may pass as stale only what it has seen unchanged for the
+// time that a live owner may be silent, by its own clock; the zero Sighting: nothing.
 //
 // Otherwise it is a Conflict that names the owner, with what is seen of it. The
 // owner of a claim that is damaged or missing is gone by the same signs.

@@ -256,3 +256,28 @@ func TestNumbersAreAsWritten(t *testing.T) {
 		require.Equal(t, want, ok, name)
 	}
 }
+
+// Who lets go of something says so to those who cannot see its lock; one that is over
+// has nothing to say, and a beat that comes late does not take it back.
+func TestWhoeverLooksSeesARelease(t *testing.T) {
+	s := store.NewMem()
+	defer s.Close()
+	here, there := claim.New(s), claim.New(s)
+	first, _, err := here.Take(t.Context(), thing, me, claim.Sighting{})
+	require.NoError(t, err)
+	_, _, err = there.Take(t.Context(), thing, me, claim.Sighting{})
+	requireKind(t, fault.Conflict, err)
+	require.NoError(t, first.Release())
+	requireKind(t, fault.Conflict, first.Beat(t.Context()))
+	second, _, err := there.Take(t.Context(), thing, me, claim.Sighting{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, second.Number())
+	third, _, err := here.Take(t.Context(), thing, me, claim.Sighting{Number: 2, Owner: me})
+	require.NoError(t, err, "watched long enough")
+	require.NoError(t, second.Release())
+	seen, err := here.Look(t.Context(), thing)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, seen.Number)
+	require.NoError(t, third.Beat(t.Context()))
+	require.NoError(t, third.Release())
+}

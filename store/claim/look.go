@@ -122,6 +122,9 @@ func (r *Register) hasOwners(ctx context.Context, what Subject, n uint64) (bool,
 // its claim does not say which lock is its own, all that there are have to be
 // free.
 func (r *Register) isGone(ctx context.Context, what Subject, seen Sighting, doc document) (bool, error) {
+	if seen.Beat == released {
+		return true, nil
+	}
 	if seen.Damage != "" {
 		return r.allFree(ctx, what, seen.Number)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
 )
@@ -48,15 +49,31 @@ func (c *Claim) Beat(ctx context.Context) error {
 	}
 	c.beats.Lock()
 	defer c.beats.Unlock()
-	c.beats.n++ // even if it fails: it may have come through
-	err := c.register.store.Put(ctx, c.what.key(c.number, beatName), func(w io.Writer) error {
-		_, err := io.WriteString(w, strconv.FormatUint(c.beats.n, 10))
+	if err := c.held(); err != nil { // its last beat says so, and stays
 		return err
-	})
-	if err != nil {
+	}
+	c.beats.n++ // even if it fails: it may have come through
+	if err := c.beat(ctx, strconv.FormatUint(c.beats.n, 10)); err != nil {
 		return fault.New("claim.beat", fault.KindOf(err), "beat of %s: %w", c.what.Name, err)
 	}
 	return c.Check(ctx)
+}
+
+func (c *Claim) beat(ctx context.Context, says string) error {
+	return c.register.store.Put(ctx, c.what.key(c.number, beatName), func(w io.Writer) error {
+		_, err := io.WriteString(w, says)
+		return err
+	})
+}
+
+// held returns a Conflict if the claim was released.
+func (c *Claim) held() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released {
+		return fault.New("claim.check", fault.Conflict, "%s: the claim of %s %d was released", c.what.Name, c.what.Number, c.number)
+	}
+	return nil
 }
 
 // Check returns a Conflict if there is a higher claim, or this one was
@@ -65,11 +82,8 @@ func (c *Claim) Beat(ctx context.Context) error {
 // the claim is looked for, and made anew if nobody has its number.
 func (c *Claim) Check(ctx context.Context) error {
 	const op = "claim.check"
-	c.mu.Lock()
-	released := c.released
-	c.mu.Unlock()
-	if released {
-		return fault.New(op, fault.Conflict, "%s: the claim of %s %d was released", c.what.Name, c.what.Number, c.number)
+	if err := c.held(); err != nil {
+		return err
 	}
 	if err := c.renew(ctx); err != nil {
 		return fault.New(op, fault.KindOf(err), "owner of %s: %w", c.what.Name, err)
@@ -94,15 +108,35 @@ func (c *Claim) takenOver(ctx context.Context) error {
 	return now.TakenOver(op, c.what)
 }
 
-// Release gives it up: anybody who can see the lock, and anybody in this
-// process, may claim it at once. A second call does nothing.
+// farewellFor is how long a store may take to be told that a claim is released.
+const farewellFor = 2 * time.Second
+
+// Release gives it up: anybody may claim it at once. Where the store does not take
+// that, or not in two seconds, those in other processes who cannot see the lock have
+// to watch the beat. A second call does nothing.
 func (c *Claim) Release() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.released {
+		c.mu.Unlock()
 		return nil
 	}
 	c.released = true
 	c.register.giveUp(c.what, c.number, c.doc.Token)
+	c.mu.Unlock()
+	c.farewell()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.lock.release()
+}
+
+// farewell is the last beat, for those who cannot see the lock. One that is over has
+// none: nobody looks at it.
+func (c *Claim) farewell() {
+	ctx, cancel := context.WithTimeout(context.Background(), farewellFor)
+	defer cancel()
+	c.beats.Lock()
+	defer c.beats.Unlock()
+	if _, err := c.register.store.Stat(ctx, c.what.key(c.number+1, Name)); fault.KindOf(err) == fault.NotFound {
+		_ = c.beat(ctx, released) // at worst they wait
+	}
 }

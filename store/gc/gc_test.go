@@ -174,7 +174,7 @@ func (p *place) collect(opts gc.Options) gc.Report {
 
 func isClaim(key string) bool {
 	name := filepath.Base(key)
-	return name == "claim" || strings.HasPrefix(name, "lock-")
+	return name == "claim" || name == "beat" || strings.HasPrefix(name, "lock-")
 }
 
 // lines are the items of a report, without what locks are called.
