@@ -323,12 +323,16 @@ func (c *Company) keepLogs() {
 	}
 }
 
-// Leave has what this node has for others go elsewhere before it is closed: it gets
+// Leave has what this node has for others go elsewhere before it is closed: its jobs go on there, it gets
 // nothing new to run, what runs may end, and jobs take over what lies here. It
 // returns once none needs anything here, or with Unavailable, naming those that do,
 // when ctx has ended: what they lack then is made again elsewhere, but for the
 // optimizer states of functions. For a node that follows another one.
 func (c *Company) Leave(ctx context.Context) error {
+	if _, err := ask[*messages.DrainHostReply](ctx, c, c.tree.Host, &messages.DrainHost{}); err != nil {
+		return err
+	}
+	c.yield()
 	for alone := 0; ; {
 		if alone++; c.directory.PID(c.directory.Leader(), schedulerName) != nil {
 			alone = 0
@@ -354,6 +358,7 @@ func (c *Company) Close() error { return c.close() }
 func (c *Company) shutdown() error {
 	c.end(errClosed)
 	c.background.Wait()
+	c.yield()
 	for _, pid := range []*actor.PID{c.tree.ParameterServer, c.tree.Scheduler, c.tree.Host, c.tree.Journal} {
 		if pid == nil {
 			continue // it is on the node that leads

@@ -3,11 +3,13 @@ package actors
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors/host"
+	"github.com/troupe-ml/troupe/actors/paramserver"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 	"github.com/troupe-ml/troupe/store"
@@ -125,6 +127,16 @@ func (c *Company) isReady(key string) bool { return c.programs.Has(key) || c.rem
 func (c *Company) printed(id string) {
 	if v, ok := c.board.Job(id); !ok || v.GetResult() != nil {
 		c.jobOver(id)
+	}
+}
+
+// yieldFor is how long a node that leaves waits for the store to take its jobs' states.
+const yieldFor = 10 * time.Second
+
+// yield has the jobs of a node that leaves others go on elsewhere at once.
+func (c *Company) yield() {
+	if c.tree.Scheduler == nil {
+		_ = c.system.Root.RequestFuture(c.tree.ParameterServer, &paramserver.Leave{}, yieldFor).Wait() // else they go on from what the store has
 	}
 }
 

@@ -96,6 +96,7 @@ func TestAJobOutlivesItsNode(t *testing.T) {
 			s.KillNode(s.Node(home), time.Hour)
 			s.join(t, home, 2)
 		},
+		"left":                  func(_ *testing.T, s *scene, home string) { s.LeaveNode(s.Node(home)) },
 		"cut off":               func(_ *testing.T, s *scene, home string) { s.CutNode(s.Node(home), time.Minute, 2*time.Second) },
 		"cut off for a moment":  func(_ *testing.T, s *scene, home string) { s.CutNode(s.Node(home), 4*time.Second, 2*time.Second) },
 		"missed, and never cut": func(_ *testing.T, s *scene, home string) { s.MissNode(s.Node(home), 3*time.Second) },
@@ -113,6 +114,9 @@ func TestAJobOutlivesItsNode(t *testing.T) {
 				require.Equal(t, want, s.model(t, id))
 			}
 			ran := s.incarnations(id)
+			if name == "left" {
+				require.Less(t, s.Sim.Now().Sub(since), 36*time.Second, "the others go on at once")
+			}
 			if name == "missed, and never cut" {
 				require.Equal(t, []string{home}, ran, "it is where it was, and nothing was done again")
 				return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/actors/actorkit"
+	"github.com/troupe-ml/troupe/actors/paramserver"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
@@ -125,13 +126,14 @@ func (c *Company) KillNode(n *Node, found time.Duration) {
 // leaveFor is how long a node that leaves is patient with others.
 const leaveFor = 10 * time.Second
 
-// LeaveNode ends a node's process as SIGTERM does: once nothing there is needed any
-// more, or after a while.
+// LeaveNode ends a node's process as SIGTERM does: its jobs go on elsewhere, and then
+// once nothing there is needed any more, or after a while.
 func (c *Company) LeaveNode(n *Node) {
 	if n.leaves {
 		return
 	}
 	n.leaves = true
+	c.yield(n)
 	host := c.Sim.Probe(fmt.Sprintf("%s-%d-leaves", n.Name, c.starts))
 	until, may := c.Sim.Now().Add(leaveFor), false
 	host.Answer = func(msg any) any {
@@ -163,6 +165,12 @@ func (c *Company) stopNode(n *Node) {
 	c.unlist(n, time.Millisecond)
 }
 
+// yieldTakes is how long a node has that may not go on.
+const yieldTakes = 10 * time.Millisecond
+
+// yield has a node's jobs go on elsewhere.
+func (c *Company) yield(n *Node) { c.Sim.Send(n.Tree.ParameterServer, &paramserver.Leave{}) }
+
 // CutNode cuts a node off for a time. The table drops it once found has passed; it
 // ends its own work after its lease, and whoever was dropped or has ended its work
 // joins again when the cut is over.
@@ -176,11 +184,15 @@ func (c *Company) CutNode(n *Node, d, found time.Duration) {
 		}
 	})
 	c.Sim.At(lease, func() {
-		if n.cut {
+		if !n.cut {
+			return
+		}
+		c.yield(n)
+		c.Sim.At(yieldTakes, func() {
 			for _, pid := range topOf(n.Tree) {
 				c.Sim.Stop(pid)
 			}
-		}
+		})
 	})
 	c.Sim.At(d, func() {
 		n.cut = false

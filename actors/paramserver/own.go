@@ -18,6 +18,7 @@ func (s *server) own(ctx actor.Context, j *job) {
 		before, j.released = j.owned, true
 	}
 	j.asking = true
+	s.working++
 	id, start, own, stale := j.id, j.start, s.deps.Own, j.stale(s.deps.Rim.Now())
 	s.deps.Rim.Go(ctx.Self(), func() any {
 		if before != nil {
@@ -31,6 +32,8 @@ func (s *server) own(ctx actor.Context, j *job) {
 func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	j := m.job
 	j.asking = false
+	s.working--
+	defer s.leave(ctx)
 	switch {
 	case m.err == nil && (s.stopping || !s.state.wanted(j)): // it was stopped meanwhile
 		s.letGo(ctx, j, func() { m.owned.Release() })
@@ -87,11 +90,14 @@ func (s *server) release(ctx actor.Context, j *job, discard bool) {
 
 func (s *server) onReleased(ctx actor.Context, j *job) {
 	j.leaving--
+	s.working--
 	s.seal(ctx, j)
+	s.leave(ctx)
 }
 
 func (s *server) letGo(ctx actor.Context, j *job, do func()) {
 	j.leaving++
+	s.working++
 	s.deps.Rim.Go(ctx.Self(), func() any {
 		do()
 		return &released{j}

@@ -86,6 +86,9 @@ type server struct {
 	pids       map[string]*actor.PID       // living children by job id
 	outboxes   map[string]*actorkit.Outbox // by job id, until the Journal has all
 	askers     map[string]*actor.PID       // by job id: who wants to know once it is owned, or has ended
+	working    int                         // works that own jobs, or let go of them, and have not ended
+	leaving    bool                        // the node leaves: its jobs go on elsewhere
+	left       *actor.PID                  // who wants to know once they can; nil: nobody
 	stopping   bool
 	cancelTick func()
 }
@@ -123,6 +126,8 @@ func (s *server) Receive(ctx actor.Context) {
 		s.onResizeJob(ctx, m)
 	case *messages.StopJob:
 		s.onStopJob(ctx, m)
+	case *Leave:
+		s.onLeave(ctx)
 	case *messages.KeepState:
 		s.follow(m.GetState().GetJob())
 		s.state.reached(m.GetState())
@@ -174,6 +179,10 @@ func (s *server) tickAgain(ctx actor.Context) {
 // onStartJob starts a job, or says how it is. A job that is not owned yet gets
 // its answer once it is.
 func (s *server) onStartJob(ctx actor.Context, m *messages.StartJob) {
+	if s.leaving && s.state.jobs[m.GetJobId()] == nil {
+		ctx.Respond(&messages.StartJobReply{Job: &messages.JobRef{Id: m.GetJobId()}, Failure: wire.Failure(errLeaving(m.GetJobId()))})
+		return
+	}
 	j, begun, err := s.state.begin(s.deps.Rim.Now(), m)
 	switch {
 	case err != nil:

@@ -33,6 +33,7 @@ type stage struct {
 	claims    map[string]uint64                                  // the incarnation that a job was last owned under
 	reached   uint64                                             // how far jobs have come
 	ended     *messages.JobResult                                // how they ended, as the store knows; nil: it does not
+	endedBy   uint64                                             // under which incarnation they said so
 	refuse    func(stale store.Sighting) (store.Sighting, error) // why a job cannot be owned; nil: it can
 	told      []string                                           // what people were told
 	lines     int                                                // of the log
@@ -52,7 +53,7 @@ func (s *stage) own(id string, _ *messages.StartJob, stale store.Sighting) (*par
 	s.claims[id]++
 	n := s.claims[id]
 	return &paramserver.Owned{
-		Incarnation: n, Reached: s.reached, Ended: s.ended, Job: s.job,
+		Incarnation: n, Reached: s.reached, Ended: s.ended, EndedBy: s.endedBy, Job: s.job,
 		Release: func() { s.released = append(s.released, n) },
 		Discard: func() { s.discarded = append(s.discarded, n) },
 	}, store.Sighting{}, nil
@@ -79,11 +80,14 @@ func (s *stage) end(id string, _ *messages.StartJob, end *messages.JobResult, ov
 
 type actorFunc func(ctx actor.Context)
 
-func newStage(t testing.TB, seed uint64) *stage {
+func newStage(t testing.TB, seed uint64) *stage { return newStageOf(t, seed, false) }
+
+// newStageOf is newStage, where other nodes may run jobs, too.
+func newStageOf(t testing.TB, seed uint64, shared bool) *stage {
 	s := &stage{sim: testkit.New(t, seed), claims: map[string]uint64{}}
 	s.scheduler, s.journal = s.sim.Probe("scheduler"), s.sim.Probe("journal")
 	s.server = s.sim.Spawn("paramserver", paramserver.Observed(paramserver.Deps{
-		Log: s.log(), Warn: func(text string) { s.told = append(s.told, text) }, Rim: s.sim.Rim(), Own: s.own, End: s.end,
+		Log: s.log(), Warn: func(text string) { s.told = append(s.told, text) }, Rim: s.sim.Rim(), Node: "n1", Shared: shared, Own: s.own, End: s.end,
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
 		Journal:   func() *actor.PID { return s.journal.PID },
 	}, func(check func() error, kept func() (int, int)) {

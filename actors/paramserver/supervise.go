@@ -32,6 +32,11 @@ func (s *server) onTerminated(ctx actor.Context, m *actor.Terminated) {
 	}
 	delete(s.children, m.Who.GetId())
 	delete(s.pids, ref.GetId())
+	if j := s.state.jobs[ref.GetId()]; s.leaving && j != nil && j.phase == running {
+		s.yielded(ctx, ref)
+		s.leave(ctx)
+		return
+	}
 	s.onGone(ctx, ref)
 }
 

@@ -104,7 +104,7 @@ func (s *Script) do(words []string, args map[string]string) string {
 	switch words[0] {
 	case "submit":
 		return s.submit(args)
-	case "host": // host NODE SLOTS [boot=b] [seq=n] [held=j1:2,j2:1] [label=a:b]
+	case "host": // host NODE SLOTS [boot=b] [seq=n] [held=j1:2,j2:1] [label=a:b] [leaving=yes]
 		s.state.onReport(s.now, s.report(arg(1), arg(2), args))
 	case "nodes": // nodes NODE...: all that the cluster has
 		s.state.onListed(s.now, &messages.NodesListed{Nodes: words[1:]})
@@ -203,7 +203,7 @@ func (s *Script) report(node, slots string, args map[string]string) *messages.Ho
 	if args["seq"] != "" {
 		m.Seq = number[uint64](args["seq"])
 	}
-	m.Labels = labels(args["label"])
+	m.Labels, m.Leaving = labels(args["label"]), args["leaving"] != ""
 	for held := range strings.SplitSeq(args["held"], ",") {
 		id, n, _ := strings.Cut(held, ":")
 		for range number[int](n) {

@@ -44,10 +44,20 @@ func (s *state) homeOf(j *job) string {
 	return best.node
 }
 
-// rehome gives the jobs another home whose node the cluster has not any more.
+// mayHost reports whether jobs may be at home on a node: the cluster has it, and it is
+// not about to go.
+func (s *state) mayHost(node string) bool {
+	h := s.hosts[node]
+	return s.members[node] && (h == nil || !h.leaving)
+}
+
+// rehome gives the jobs another home whose node may not have them any more.
 func (s *state) rehome() {
+	if s.members == nil {
+		return
+	}
 	for _, j := range s.live {
-		if !s.members[j.home] && j.home != s.node {
+		if !s.mayHost(j.home) && j.home != s.node {
 			s.move(j, s.homeOf(j))
 		}
 	}
@@ -75,9 +85,9 @@ func (s *state) ownedBy(now time.Time, j *job, m *messages.StartJobReply) {
 	owner := m.GetOwner()
 	switch {
 	case m.GetNode() != j.home: // that it was
-	case s.members[owner]:
+	case s.mayHost(owner):
 		s.move(j, owner)
-	case slices.Contains(j.homes, owner):
+	case s.members[owner], slices.Contains(j.homes, owner):
 	case j.stranger.IsZero():
 		j.stranger = now
 	case now.Sub(j.stranger) >= strangerFor:
@@ -95,8 +105,6 @@ func (s *state) goOn(j *job, home string) {
 	j.n = s.first(j, 0)
 	j.wanted, j.phase, j.home = j.n, starting, home
 	j.seq++
-	if s.members != nil && !s.members[home] {
-		s.move(j, s.homeOf(j))
-	}
 	s.touch(j)
+	s.rehome()
 }

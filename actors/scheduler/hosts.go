@@ -89,6 +89,7 @@ func (s *state) onReport(now time.Time, m *messages.HostReported) {
 		for _, j := range s.live {
 			s.resized(j)
 		}
+		s.rehome()
 	}
 	s.settle(now)
 }

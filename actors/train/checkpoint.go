@@ -37,7 +37,12 @@ func (j *job) checkpoint() {
 	if j.state.restoring || j.storing.running || !j.saver.due(now, j.state.marked) {
 		return
 	}
-	j.saver.begin(now, j.state.marked)
+	j.store()
+}
+
+// store has the newest mark stored.
+func (j *job) store() {
+	j.saver.begin(j.deps.Rim.Now(), j.state.marked)
 	ctx, vault, st, open := j.work, j.vault, j.state.marked, j.open
 	j.deps.Rim.Go(j.self, func() any { return &checkpointed{vault.Save(ctx, st, open)} })
 }

@@ -101,6 +101,7 @@ type job struct {
 	sealed     bool   // and the store has its last state, as far as it takes it
 	unsealed   error  // why the store has not taken that at the last try; nil: it has not said
 	saidDelay  bool   // people were told that it takes a while
+	yielding   bool   // it is to go on elsewhere: nothing is begun any more
 	left       bool   // the actor stops: nothing of it may start any more
 	accepted   bool   // the ParameterServer knows the end
 	stopReason string // as whoever stopped it has put it
@@ -134,6 +135,10 @@ func (j *job) Receive(ctx actor.Context) {
 	if j.left {
 		return // its invokers say goodbye
 	}
+	if j.yielding {
+		j.yields(ctx)
+		return
+	}
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		j.onStarted(ctx)
@@ -151,6 +156,9 @@ func (j *job) Receive(ctx actor.Context) {
 		j.onStopJob(ctx, m)
 	case *messages.StartJob:
 		j.onStartJob()
+	case *messages.YieldJob:
+		j.onYieldJob(ctx)
+		return
 	case *messages.JobFinishedReply:
 		j.accepted = j.accepted || m.GetJob().GetIncarnation() == j.state.ref.GetIncarnation()
 	case *messages.ReleaseTensorsReply:
