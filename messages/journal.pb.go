@@ -301,7 +301,7 @@ func (*JobQueued) Descriptor() ([]byte, []int) {
 // JobStarted: an incarnation runs.
 type JobStarted struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
-	QueuedMs     uint64                 `protobuf:"varint,1,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"`
+	QueuedMs     uint64                 `protobuf:"varint,1,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"` // since this life of the job was submitted, or resumed
 	Epochs       uint32                 `protobuf:"varint,2,opt,name=epochs,proto3" json:"epochs,omitempty"`
 	TrainSamples uint64                 `protobuf:"varint,3,opt,name=train_samples,json=trainSamples,proto3" json:"train_samples,omitempty"`
 	Parallelism  uint32                 `protobuf:"varint,4,opt,name=parallelism,proto3" json:"parallelism,omitempty"`

@@ -186,7 +186,7 @@ type StartJob struct {
 	JobId            string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Task             *TrainTask             `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // resolved
 	Size             *JobSize               `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
-	QueuedMs         uint64                 `protobuf:"varint,4,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"`                         // time from submission to this decision
+	QueuedMs         uint64                 `protobuf:"varint,4,opt,name=queued_ms,json=queuedMs,proto3" json:"queued_ms,omitempty"`                         // time from submission to this message; once the job has begun, to its start
 	Key              string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`                                                    // of the submission or resume that this start follows: an ended job starts again for a new one
 	AfterIncarnation uint64                 `protobuf:"varint,6,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"` // of the resume: incarnations up to this one are over
 	unknownFields    protoimpl.UnknownFields

@@ -47,10 +47,16 @@ func TestAJobStopsBesideALostNode(t *testing.T) {
 			began := s.Sim.Now()
 			var again *sim.Watch
 			s.Sim.RunUntil(func() bool { again, err = s.Resume(id); return err == nil }, 2*time.Second)
+			resumed := s.Sim.Now()
 			s.watches[id] = again
 			s.Sim.RunUntil(func() bool { return s.Runner.Running > 0 }, time.Minute)
 			require.LessOrEqual(t, s.Sim.Now().Sub(began), 2*time.Second, "it goes on at once")
 			s.Sim.RunUntil(s.allEnded, time.Hour)
+			for _, e := range again.Events {
+				if started := e.GetStarted(); started != nil {
+					require.EqualValues(t, e.GetTimeMs()-resumed.UnixMilli(), started.GetQueuedMs(), "it says how long it has waited")
+				}
+			}
 			require.Equal(t, messages.Phase_PHASE_SUCCEEDED, again.Result.GetPhase(), "%v", again.Result.GetFailure())
 			s.proves(t, id, task, again.Result)
 			require.Len(t, again.Result.GetEpochs()[0].GetFreshOptimizers(), 2)

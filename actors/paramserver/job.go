@@ -64,7 +64,16 @@ func (j *job) resize(size *messages.JobSize) {
 	if size.GetTerm() < known.GetTerm() || size.GetTerm() == known.GetTerm() && size.GetSeq() <= known.GetSeq() {
 		return
 	}
-	j.start = &messages.StartJob{JobId: j.id, Task: j.start.GetTask(), Size: size, QueuedMs: j.start.GetQueuedMs(), Key: j.start.GetKey(), AfterIncarnation: j.start.GetAfterIncarnation()}
+	j.restart(size, j.start.GetQueuedMs())
+}
+
+// waited takes in for how long the job waited to be owned: it was queued so long.
+func (j *job) waited(d time.Duration) {
+	j.restart(j.start.GetSize(), j.start.GetQueuedMs()+uint64(max(0, d.Milliseconds())))
+}
+
+func (j *job) restart(size *messages.JobSize, queuedMs uint64) {
+	j.start = &messages.StartJob{JobId: j.id, Task: j.start.GetTask(), Size: size, QueuedMs: queuedMs, Key: j.start.GetKey(), AfterIncarnation: j.start.GetAfterIncarnation()}
 }
 
 // reach takes in how far the job has come. One that dies again and again, but

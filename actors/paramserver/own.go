@@ -43,7 +43,7 @@ func (s *server) onClaimed(ctx actor.Context, m *claimed) {
 	case m.err == nil && s.state.hasEnded(j, m.owned):
 		s.conclude(ctx, j)
 	case m.err == nil:
-		s.state.owns(j, m.owned)
+		s.state.owns(s.deps.Rim.Now(), j, m.owned)
 		s.spawn(ctx, j)
 		s.answer(ctx, j)
 	case s.stopping || !s.state.wanted(j):

@@ -135,7 +135,10 @@ func (s *state) hasEnded(j *job, owned *Owned) bool {
 }
 
 // owns takes in that this node owns a waiting job, which runs from now on.
-func (s *state) owns(j *job, owned *Owned) {
+func (s *state) owns(now time.Time, j *job, owned *Owned) {
+	if j.incarnation == 0 {
+		j.waited(now.Sub(j.started))
+	}
 	j.reach(owned.Reached)
 	j.owned, j.released, j.incarnation, j.seen = owned, false, owned.Incarnation, store.Sighting{}
 	j.phase, j.alive, j.crash = running, true, nil

@@ -83,7 +83,7 @@ func (s *state) launch(now time.Time, j *job, free *spare) {
 	s.queue = remove(s.queue, j)
 	s.live = insert(s.live, j)
 	j.n = s.first(j, free.count(j))
-	j.wanted, j.phase, j.queuedFor = j.n, starting, now.Sub(j.submitted)
+	j.wanted, j.phase = j.n, starting
 	j.give(free.take(j, j.n))
 	j.home = s.homeOf(j)
 	j.seq++         // sizes of an earlier life may still be under way: they are older
@@ -176,6 +176,9 @@ func (s *state) orders(now time.Time, j *job) []letter {
 	send := func(what any) { orders = append(orders, letter{j.home, what}) }
 	if j.phase == starting || now.Sub(j.polled) >= pollEvery {
 		j.polled = now
+		if j.phase == starting && j.incarnation <= j.after { // it has not begun anywhere
+			j.queuedFor = now.Sub(j.submitted)
+		}
 		send(&messages.StartJob{
 			JobId: j.id, Task: j.task, Size: j.size(s.term, s.outlook()), QueuedMs: uint64(max(0, j.queuedFor.Milliseconds())),
 			Key: j.key, AfterIncarnation: j.after,

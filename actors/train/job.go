@@ -87,6 +87,7 @@ type job struct {
 	saver     saver
 	restoring restoring
 	bringing  bringing
+	born      time.Time
 	lastBeat  time.Time
 	beating   bool
 	muted     bool // the last beat was not taken
@@ -241,7 +242,7 @@ func (j *job) proceed(ctx actor.Context) {
 }
 
 func (j *job) onStarted(ctx actor.Context) {
-	j.self = ctx.Self()
+	j.self, j.born = ctx.Self(), j.deps.Rim.Now()
 	j.work, j.cancelWork = context.WithCancel(context.Background())
 	j.cancelTk = j.deps.Rim.SendAfter(repeatEvery, j.self, &tick{})
 	if j.vault.From() != nil || j.state.ref.GetIncarnation() > 1 {
@@ -254,10 +255,16 @@ func (j *job) onStarted(ctx actor.Context) {
 // announce says that the job has started, or goes on.
 func (j *job) announce() {
 	j.log.Info("job started", zap.Uint32("parallelism", j.state.parallelism()), zap.Uint32("slots", j.state.slots()))
+	queued := time.Duration(j.start.GetQueuedMs()) * time.Millisecond
+	if j.vault.From().GetJob().GetIncarnation() <= j.state.after { // this life begins: what it has waited for so far is a part of the queue
+		waited := j.deps.Rim.Now().Sub(j.born)
+		queued += waited
+		j.state.history.queued += waited
+	}
 	after := lastOf(j.state.before)
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Started{Started: &messages.JobStarted{
 		AfterIncarnation: after.GetIncarnation(), AfterSeq: after.GetSeq(), Node: j.deps.Node,
-		QueuedMs: j.start.GetQueuedMs(), Epochs: j.state.task.GetEpochs(), TrainSamples: j.state.task.GetTrainSamples(),
+		QueuedMs: uint64(queued.Milliseconds()), Epochs: j.state.task.GetEpochs(), TrainSamples: j.state.task.GetTrainSamples(),
 		Parallelism: j.state.parallelism(), Slots: j.state.slots(), Epoch: j.state.epoch, Round: j.state.round,
 	}}})
 }
