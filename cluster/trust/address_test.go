@@ -61,7 +61,7 @@ func TestWrongAddressesAreToldAtOnce(t *testing.T) {
 		"no troupe, friendly":    {serves(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }), "is no server of troupe: it answers with status 200"},
 		"no troupe, of JSON":     {serves(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }), "is no server of troupe: its answer names no address"},
 		"no troupe, with TLS":    {strings.TrimPrefix(secured.URL, "https://"), "is not the one that the token is for"},
-		"no HTTP":                {says(t, "SSH-2.0-x\r\n"), "is no server of troupe: it speaks neither TLS nor HTTP"},
+		"no HTTP":                {says(t, "SSH-2.0-x\r\n"), "is no server of troupe: what it answers is not TLS"},
 		"no host":                {"no..host:8780", "there is no host of that name"},
 		"a server that nobody joins": {serves(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(httpfault.Header, fault.NotFound.String())

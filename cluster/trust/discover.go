@@ -42,7 +42,7 @@ func Discover(ctx context.Context, api string, fingerprint [sha256.Size]byte) ([
 	if header, plain := errors.AsType[tls.RecordHeaderError](err); plain {
 		switch {
 		case string(header.RecordHeader[:]) != "HTTP/":
-			err = noAPI(api, "it speaks neither TLS nor HTTP")
+			err = noAPI(api, "what it answers is not TLS")
 		case !loopback.Is(host):
 			err = noAPI(api, "it speaks HTTP without TLS, which troupe speaks with its own machine alone")
 		default:
