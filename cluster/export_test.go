@@ -36,6 +36,7 @@ func (t Table) Update(now time.Time, nodes ...[2]string) (gone []Member, changed
 }
 
 func (t Table) Heard(node, boot string, now time.Time) { t.heard(node, boot, now) }
+func (t Table) Ask()                                   { t.ask() }
 func (t Table) Left(node, boot string, now time.Time)  { t.left(node, boot, now) }
 func (t Table) Told(boots []string, now time.Time)     { t.told(boots, now) }
 func (t Table) Evictions() []string                    { return t.evictions() }

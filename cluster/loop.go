@@ -108,6 +108,7 @@ func (c *Cluster) goneLocked(gone []Member) {
 // hears of it by the answer.
 func (c *Cluster) beats() {
 	c.mu.Lock()
+	c.table.ask()
 	b := &messages.Beat{Boot: c.boot, Leader: c.table.leads, Digest: c.digest}
 	if c.table.leads {
 		b.Evicted = c.table.evictions()
@@ -156,7 +157,7 @@ func (c *Cluster) answered(node string, reply *messages.BeatReply) {
 	now := time.Now()
 	c.lease.reached(node, now)
 	c.table.heard(node, reply.GetBoot(), now)
-	if leader := c.leaderLocked(); reply.GetEvicted() && (leader.Node == "" || leader.Node == node) {
+	if reply.GetEvicted() && !c.table.leads { // by the leader, whoever passes it on
 		c.failLocked(ErrEvicted)
 	}
 }

@@ -15,6 +15,10 @@ const (
 	// silence is how long a node may not have answered before the others stop
 	// sending to it, if the gossip has lost it too.
 	silence = 2 * time.Second
+	// outOfReach is after how many beats without an answer the leader gives up a node
+	// that others hear: with whom it cannot speak it cannot work. It is no time, as
+	// a leader that was frozen has asked nobody.
+	outOfReach = 20
 	// memory is how long the word about a boot that is over is kept.
 	memory = time.Hour
 	// maxEvicted is how many evicted boots a beat tells of.
@@ -45,11 +49,12 @@ type table struct {
 	members map[string]Member    // by node
 	shown   map[string]Member    // members as of the last update
 	over    map[string]time.Time // boots that have left or were evicted, and since when
-	evicted map[string]time.Time // those of them that the leader has evicted
+	asked   map[string]int       // how often a member was asked since it has answered
+	evicted map[string]time.Time // those of them that the leader has evicted, as far as it has said
 }
 
 func newTable(self string, leads bool) *table {
-	return &table{self: self, leads: leads, members: map[string]Member{}, shown: map[string]Member{}, over: map[string]time.Time{}, evicted: map[string]time.Time{}}
+	return &table{self: self, leads: leads, members: map[string]Member{}, shown: map[string]Member{}, over: map[string]time.Time{}, asked: map[string]int{}, evicted: map[string]time.Time{}}
 }
 
 // update takes what the gossip says now, of all nodes. It returns the members
@@ -72,12 +77,18 @@ func (t *table) update(views []view, now time.Time) (gone []Member, changed bool
 		} else if is {
 			t.over[known.Boot] = now // it lives again
 		}
+		if t.members[v.node].Boot != m.Boot {
+			delete(t.asked, v.node)
+		}
 		t.members[v.node] = m
 	}
 	for node, m := range t.members {
 		switch {
 		case node == t.self:
 			m.LastSeen = now
+		case t.leads && t.asked[node] >= outOfReach:
+			t.evict(m, now)
+			continue
 		case seen[node] || now.Sub(m.LastSeen) < silence:
 			m.Alive = true
 		case t.leads:
@@ -109,7 +120,7 @@ func (t *table) left(node, boot string, now time.Time) {
 // told takes the word of the leader about boots that it has evicted.
 func (t *table) told(boots []string, now time.Time) {
 	for _, boot := range boots {
-		t.over[boot] = now
+		t.over[boot], t.evicted[boot] = now, now // which it hears from us, should the leader not reach it
 		for node, m := range t.members {
 			if m.Boot == boot && node != t.self {
 				delete(t.members, node)
@@ -118,11 +129,20 @@ func (t *table) told(boots []string, now time.Time) {
 	}
 }
 
+// ask notes that all members are asked whether they are well.
+func (t *table) ask() {
+	maps.DeleteFunc(t.asked, func(node string, _ int) bool { return t.members[node].Boot == "" })
+	for node := range t.members {
+		t.asked[node]++
+	}
+}
+
 // heard takes a sign of life.
 func (t *table) heard(node, boot string, now time.Time) {
 	if m, is := t.members[node]; is && m.Boot == boot {
 		m.LastSeen = now
 		t.members[node] = m
+		delete(t.asked, node)
 	}
 }
 

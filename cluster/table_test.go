@@ -166,3 +166,28 @@ func TestWhatIsLongGoneIsNotMissed(t *testing.T) {
 		}
 	}
 }
+
+// Others may hear a node that the leader does not: it is of no use, and is given up
+// after a while. What the leader has said of it they pass on, since it may not get
+// there itself.
+func TestTheLeaderGivesUpWhomItDoesNotReach(t *testing.T) {
+	l, b := cluster.NewTable("head", true), cluster.NewTable("beta", false)
+	l.Update(begin, head, alpha, beta)
+	b.Update(begin, head, alpha, beta)
+	gone, _ := l.Update(after(time.Hour), head, alpha, beta)
+	require.Empty(t, gone, "it was frozen, and has asked nobody")
+	for range 20 {
+		gone, _ := l.Update(after(time.Hour), head, alpha, beta)
+		require.Empty(t, gone)
+		l.Ask()
+		l.Heard("beta", "b1", after(time.Hour))
+	}
+	gone, _ = l.Update(after(time.Hour), head, alpha, beta)
+	require.Equal(t, "alpha/a1", shown(gone))
+	gone, _ = b.Update(after(20*time.Second), head, alpha, beta)
+	require.Empty(t, gone, "that is the leader's to say")
+	b.Told(l.Evictions(), after(21*time.Second))
+	gone, _ = b.Update(after(21*time.Second), head, alpha, beta)
+	require.Equal(t, "alpha/a1", shown(gone))
+	require.Equal(t, []string{"a1"}, b.Evictions(), "which it hears from us")
+}

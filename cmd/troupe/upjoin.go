@@ -31,12 +31,15 @@ func (s *session) upJoined(local config.Node, tlsDir string, f *clusterFlags, lo
 		return quiet(ctx, err)
 	}
 	defer id.Close()
-	for again := true; again; {
-		if again, err = s.live(ctx, id, local, f, log); err != nil {
+	for lived := false; ; {
+		began, again, err := s.live(ctx, id, local, f, log)
+		switch lost := lived && !began && fault.KindOf(err) == fault.Unavailable; {
+		case lost && ctx.Err() == nil: // it was one of them, and is again once it reaches them
+		case err != nil || !again:
 			return quiet(ctx, err)
 		}
+		lived = lived || began
 	}
-	return nil
 }
 
 // identify joins, if need be, with patience.
@@ -46,9 +49,9 @@ func (s *session) identify(ctx context.Context, tlsDir string, f *clusterFlags) 
 	return s.joins(ctx, tlsDir, f)
 }
 
-// live is one life of a node: again says that it was put out, and there is to be
-// another one.
-func (s *session) live(ctx context.Context, id *trust.Identity, local config.Node, f *clusterFlags, log *zap.Logger) (again bool, err error) {
+// live is one life of a node: began that the others have seen it, again that it was
+// put out, and there is to be another one.
+func (s *session) live(ctx context.Context, id *trust.Identity, local config.Node, f *clusterFlags, log *zap.Logger) (began, again bool, err error) {
 	patience, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
 	p := &peers{}
@@ -57,25 +60,25 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 		Roles: []string{hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version, Waits: s.waits,
 	})
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	p.cluster, local.Name = c, c.Self()
 	leaders := stores.New(p.leader)
 	if err := awaitLeader(patience, c); err != nil {
-		return false, err
+		return false, false, err
 	}
 	err = trust.Insist(patience, s.waits, func() (err error) {
 		p.bucket, err = s.chooseBucket(patience, local.Store, f.set.Changed("store"), leaders)
 		return err
 	})
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer func() { err = errors.Join(err, p.bucket.Close()) }()
 	company, err := actors.Start(actors.Config{Log: log, Node: local, Nodes: p.nodes(f.Labels)})
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer func() { err = errors.Join(err, company.Close()) }()
 	moved, stop := watchBucket(ctx, c, p.bucket, leaders)
@@ -88,15 +91,15 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 	select {
 	case <-moved:
 		s.tell(storeMoved)
-		return true, nil
+		return true, true, nil
 	case <-ctx.Done():
 		s.leave(company, c)
-		return false, nil
+		return true, false, nil
 	case <-company.Done():
-		return false, fault.New("up.run", fault.KindOf(company.Err()), "the node ends: %w", company.Err())
+		return true, false, fault.New("up.run", fault.KindOf(company.Err()), "the node ends: %w", company.Err())
 	case <-c.Done():
 		fmt.Fprintf(s.screen, "troupe: %v\n", c.Err())
-		return true, nil
+		return true, true, nil
 	}
 }
 
