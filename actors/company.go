@@ -101,7 +101,7 @@ type Company struct {
 	runner     *host.Local
 	store      store.Store
 	space      plane.Space
-	among      bool          // there may be other nodes
+	nodes      *Nodes        // the others; nil: there are none
 	directory  Directory     // of those; nil: there is none
 	preparing  chan struct{} // holds a token while a function is made ready
 	datasets   *dataset.Catalog
@@ -145,7 +145,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log, tell: cfg.Warn, among: cfg.Nodes != nil, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, preparing: make(chan struct{}, 1)}
+	c := &Company{log: cfg.Log, tell: cfg.Warn, nodes: cfg.Nodes, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, preparing: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
@@ -179,7 +179,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.print, c.warn)
 	c.closers = append(c.closers, c.programs.Close)
-	c.remotes = newRemotes(c.ctx, cfg.ServesJobs, c.log, c.warn)
+	c.remotes = newRemotes(c.ctx, cfg, c.warn)
 	c.closers = append(c.closers, c.remotes.Close)
 	c.system, c.load = actorkit.NewSystem(cfg.Log), &actorkit.Load{}
 	c.load.Watch(c.system)

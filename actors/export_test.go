@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -69,3 +70,14 @@ func NewPrinting(carry func(m *messages.LinesPrinted, take func(*messages.LinesP
 func (p *Printing) Add(l python.Line) { p.add(l) }
 func (p *Printing) Flush()            { p.flush(context.Background()) }
 func (p *Printing) Settle()           { p.settle(context.Background()) }
+
+// NewRelay is what passes endpoints on to other nodes.
+func NewRelay(client func(string) (*http.Client, string, error), here http.Handler) http.Handler {
+	return newRelay(client, here)
+}
+
+// TellMerged answers nodes that ask what was merged, by merges.
+func TellMerged(m *Merges) http.HandlerFunc { return (&remotes{merges: m}).tellMerged }
+
+// AskMerged is the remote.Next of a node that does not lead.
+func AskMerged(n *Nodes) remote.Next { return (&farJobs{node: "n1", nodes: n}).wait }

@@ -63,7 +63,7 @@ func (t *logTaker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = proto.Unmarshal(body, m)
 	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		tellError(w, fault.New("actors.log", fault.Invalid, "%w", err))
 		return
 	}
 	t.take(m)
@@ -72,27 +72,13 @@ func (t *logTaker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // postLines brings lines to the node that leads.
 func (n *Nodes) postLines(ctx context.Context, m *messages.LinesPrinted) error {
-	const op = "actors.log"
 	body, err := proto.Marshal(m)
 	if err != nil {
 		return err
 	}
-	client, base, err := n.Client(n.Directory.Leader())
+	response, err := n.askLeader(ctx, "actors.log", http.MethodPost, logsPath, body)
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+logsPath, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return fault.New(op, fault.Unavailable, "%w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusNoContent {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
-		return fault.New(op, fault.Unavailable, "%s: %s", response.Status, bytes.TrimSpace(text))
-	}
-	return nil
+	return response.Body.Close()
 }

@@ -73,11 +73,18 @@ func (c *Company) openSpace(cfg Config) (scratch *plane.Scratch, err error) {
 // meet has the Scheduler, where this node has it, know which nodes there are, and
 // takes what those tell.
 func (c *Company) meet(n *Nodes) {
-	if n == nil || n.follows() {
+	if n == nil {
 		return
 	}
 	mux := http.NewServeMux()
+	mux.Handle(jobsPath, c.remotes.exchange)
+	if n.follows() {
+		n.Serve(mux)
+		return
+	}
 	mux.Handle("POST "+logsPath, newLogTaker(c.logs.add, c.printed))
+	mux.HandleFunc("GET "+jobURLPath, c.remotes.tellURL)
+	mux.HandleFunc("POST "+mergedPath, c.remotes.tellMerged)
 	n.Serve(mux)
 	stop := n.Watch(func(nodes []string) {
 		c.system.Root.Send(c.tree.Scheduler, &messages.NodesListed{Nodes: nodes})
@@ -89,14 +96,15 @@ func (c *Company) meet(n *Nodes) {
 }
 
 // bound returns a task as the Scheduler gets it: the functions of a job that has a
-// process of its own run there, and endpoints find a job at this node alone.
+// process of its own run there, and endpoints that this machine alone can call are
+// called from here.
 func (c *Company) bound(t *messages.TrainTask) *messages.TrainTask {
-	if !c.among {
+	if c.nodes == nil {
 		return t
 	}
 	t = proto.CloneOf(t)
 	t.Node = ""
-	if c.processes != nil || c.remotes.Has(host.FunctionKey(t.GetFunctionName(), t.GetFunctionVersion(), t.GetOptions().GetEnv())) {
+	if c.processes != nil || c.remotes.Near(host.FunctionKey(t.GetFunctionName(), t.GetFunctionVersion(), t.GetOptions().GetEnv())) {
 		t.Node = c.jobs.owner.Node
 	}
 	return t

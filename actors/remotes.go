@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"sync"
 
-	"go.uber.org/zap"
-
 	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -20,6 +18,7 @@ type remotes struct {
 	exchange *remote.Exchange
 	merges   *merges
 	loopback *remote.Loopback
+	far      *farJobs        // of a node that does not lead; nil: jobs are served here
 	waits    bool            // for serve, before anybody is called
 	ctx      context.Context // ends with the company
 
@@ -40,12 +39,17 @@ type JobsAt struct {
 	Fingerprint string
 }
 
-func newRemotes(ctx context.Context, waits bool, log *zap.Logger, warn func(string)) *remotes {
-	r := &remotes{merges: newMerges(), waits: waits, ctx: ctx, served: make(chan struct{}), alone: map[string]string{}}
-	r.exchange = remote.NewExchange(r.merges.wait)
+func newRemotes(ctx context.Context, cfg Config, warn func(string)) *remotes {
+	r := &remotes{merges: newMerges(), waits: cfg.ServesJobs, ctx: ctx, served: make(chan struct{}), alone: map[string]string{}}
+	next := r.merges.wait
+	if cfg.Nodes.follows() {
+		r.far = &farJobs{node: cfg.Node.Name, nodes: cfg.Nodes}
+		next = r.far.wait
+	}
+	r.exchange = remote.NewExchange(next)
 	r.loopback = remote.NewLoopback(r.exchange)
 	r.Runtime = remote.New(remote.Config{
-		Exchange: r.exchange, URL: r.url, Fingerprint: func() string { return r.at.Fingerprint }, Log: log, Warn: warn,
+		Exchange: r.exchange, URL: r.url, Fingerprint: r.fingerprint, Log: cfg.Log, Warn: warn,
 	})
 	return r
 }
@@ -66,6 +70,9 @@ func (r *remotes) serve(at JobsAt) {
 // url returns where endpoints find a job. A company whose owner serves the
 // exchange may have jobs before that does.
 func (r *remotes) url(jobID string) (string, error) {
+	if r.far != nil {
+		return r.far.url(r.ctx, jobID)
+	}
 	select {
 	case <-r.served:
 		return r.at.URL(jobID), nil
@@ -88,16 +95,28 @@ func (r *remotes) url(jobID string) (string, error) {
 	}
 }
 
+// fingerprint is what JobsAt says of the last url.
+func (r *remotes) fingerprint() string {
+	if r.far != nil {
+		return r.far.fingerprint()
+	}
+	return r.at.Fingerprint
+}
+
 // Close implements functions.Runtime.
 func (r *remotes) Close() error { return errors.Join(r.Runtime.Close(), r.loopback.Close()) }
 
 // JobsHandler serves /jobs/{id}/… for endpoints of remote functions: Exchange, or
-// the processes that jobs have of their own.
+// the processes that jobs have of their own, or the node whose attempt it is.
 func (c *Company) JobsHandler() http.Handler {
+	here := http.Handler(c.remotes.exchange)
 	if c.processes != nil {
-		return c.processes
+		here = c.processes
 	}
-	return c.remotes.exchange
+	if c.nodes == nil {
+		return here
+	}
+	return newRelay(c.nodes.Client, here)
 }
 
 // Exchange is what endpoints of remote functions talk to; see ServeJobs.

@@ -48,7 +48,7 @@ func (c *Company) Stacks(ctx context.Context, id string) (string, error) {
 	for range hosts.GetHosts() {
 		all = append(all, <-answers)
 	}
-	return stacksText(all, c.among), nil
+	return stacksText(all, c.nodes != nil), nil
 }
 
 // stacksHere says where the functions of a job are that this node runs.

@@ -1,17 +1,10 @@
 package jobprocess
 
 import (
-	"encoding/json"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
-	"strings"
-
-	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
-	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 // jobsPath is below what endpoints of remote functions find their jobs.
@@ -36,38 +29,10 @@ func (l *Launcher) pass(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("job")
 	c := l.clientOf(id)
 	if c == nil {
-		refuse(w, fault.New("jobprocess.pass", fault.Conflict, "job %s has no attempt that is open: no process of it is there", id))
+		remote.Refuse(w, fault.New("jobprocess.pass", fault.Conflict, "job %s has no attempt that is open: no process of it is there", id))
 		return
 	}
-	to, err := url.Parse(c.url)
-	if err != nil {
-		refuse(w, fault.New("jobprocess.pass", fault.Unknown, "job %s: %w", id, err))
-		return
-	}
-	proxy := &httputil.ReverseProxy{
-		Transport: c.http.Transport, FlushInterval: -1, ErrorLog: zap.NewStdLog(zap.NewNop()),
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Path = strings.TrimPrefix(p.In.URL.Path, "/jobs/"+id)
-			p.Out.URL.RawPath = ""
-			p.SetURL(to)
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			refuse(w, fault.New("jobprocess.pass", fault.Unavailable, "the process of job %s: %w", id, err))
-		},
-	}
-	proxy.ServeHTTP(w, r)
-}
-
-func refuse(w http.ResponseWriter, err error) {
-	status := httpfault.Status(fault.KindOf(err))
-	body, wrong := json.Marshal(httpfault.NewErrorBody(status, err))
-	if wrong != nil {
-		panic(wrong) // our own types are JSON
-	}
-	w.Header().Set(httpfault.Header, fault.KindOf(err).String())
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a client that has gone is told nothing
+	remote.Pass(w, r, c.http.Transport, c.url, "/jobs/"+id, "the process of job "+id)
 }
 
 // clientOf returns what speaks to a job's process; nil: none is there that listens.

@@ -141,13 +141,15 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 func (e *Exchange) mayComeWithout(r *http.Request) error {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if tcp, ok := local.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() || !loopback.Is(r.Host) {
-		return unauthorized("send the token of the invocation: Authorization: Bearer …")
+		return unauthorized(sendToken)
 	}
 	if err := e.pages.Check(r); err != nil {
 		return statusError{fault.New("remote.find", fault.Invalid, "%w", err), http.StatusForbidden}
 	}
 	return nil
 }
+
+const sendToken = "send the token of the invocation: Authorization: Bearer …"
 
 func unauthorized(text string) error {
 	return statusError{fault.New("remote.find", fault.Invalid, "%s", text), http.StatusUnauthorized}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/troupe-ml/troupe/functions"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/loopback"
 )
 
 // Config is what a Runtime needs. Exchange and URL are required.
@@ -89,6 +92,17 @@ func (r *Runtime) Has(function string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.endpoints[function]) > 0
+}
+
+// Near reports whether an endpoint of a function can be called on this machine alone,
+// by how its URL names it.
+func (r *Runtime) Near(function string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.endpoints[function], func(text string) bool {
+		u, err := url.Parse(text)
+		return err == nil && (loopback.Is(u.Host) || net.ParseIP(u.Hostname()).IsUnspecified())
+	})
 }
 
 // Starts implements functions.Starter: an endpoint may have to be started first.

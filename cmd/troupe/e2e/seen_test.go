@@ -3,11 +3,14 @@ package e2e_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-ml/troupe/internal/loopback"
 )
 
 // What functions print on another node, and where they are, is seen from the server
@@ -49,4 +52,36 @@ func TestE2EFunctionsOfAnotherNodeAreSeen(t *testing.T) {
 	}
 	require.Zero(t, nodes[0].end(t, syscall.SIGTERM))
 	require.Zero(t, s.end(t, syscall.SIGTERM), s.log.String())
+}
+
+// A function behind a URL that every node can call runs on the slots of all of them,
+// and gives the model of one node; one that this machine alone can call stays here.
+func TestE2EEndpointsOfAllNodes(t *testing.T) {
+	t.Parallel()
+	h, one := newHome(t), newHome(t)
+	s, nodes := h.cluster(t, 1)
+	near := h.serve(t, "0", "--function", "mlp", "--slots", "4")
+	far := strings.Replace(near.url, "127.0.0.1", "localhost.", 1) // where there is no other address: a name that others could give
+	for _, address := range loopback.Others() {
+		if address.To4() != nil {
+			far = h.serve(t, "0", "--function", "mlp", "--slots", "4", "--host", address.String()).url
+			break
+		}
+	}
+	succeed(t, s.ask(t, "function", "create", "--name", "far", "--url", far))
+	succeed(t, s.ask(t, "function", "create", "--name", "near", "--url", near.url))
+	flags := []string{"-e", "4", "-p", "4", "--static"}
+	want := one.train(t, flags...).model(t)
+	most := map[string]int{} // slots of the node that were seen at work
+	for _, name := range []string{"far", "near"} {
+		id := strings.TrimSpace(succeed(t, s.ask(t, append([]string{"train", "-f", name, "-d", "digits", "--chaos", "slow=1,seed=3"}, flags...)...)).out)
+		await(t, patience, "the end", func() bool {
+			most[name] = max(most[name], s.busy(t)[nodes[0].name])
+			return s.show(t, id).Phase == "SUCCEEDED"
+		})
+		got, err := os.ReadFile(filepath.Join(h.store, "models", id+".1.safetensors"))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	require.Equal(t, map[string]int{"far": 2, "near": 0}, most)
 }
