@@ -125,7 +125,7 @@ func (j *job) roundOver(ctx actor.Context, step *messages.AttemptRef, before *me
 // handOn hands hosts the point that the job has reached, shows the
 // ParameterServer that it gets on, and lets go of what only an earlier one needs.
 func (j *job) handOn(ctx actor.Context, earlier *messages.JobState) {
-	for node := range j.state.nodes {
+	for _, node := range j.state.hosts() {
 		actorkit.Send(ctx, j.deps.Host(node), &messages.KeepState{State: j.state.marked})
 	}
 	ctx.Send(ctx.Parent(), &messages.KeepState{State: j.state.marked})

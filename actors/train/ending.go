@@ -104,7 +104,7 @@ func (j *job) here() *messages.AttemptRef {
 
 // release tells every host that may hold tensors of the job what may go.
 func (j *job) release(ctx actor.Context, m *messages.ReleaseTensors) {
-	for node := range j.state.nodes {
+	for _, node := range j.state.hosts() {
 		actorkit.Request(ctx, j.deps.Host(node), m)
 	}
 }

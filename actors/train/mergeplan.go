@@ -2,6 +2,8 @@ package train
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
@@ -67,8 +69,8 @@ func (j *job) tellPlans(ctx actor.Context) {
 	if j.state.sums == nil {
 		return
 	}
-	for node, a := range j.state.sums.asked {
-		actorkit.Request(ctx, j.deps.Host(node), a.plan)
+	for _, node := range slices.Sorted(maps.Keys(j.state.sums.asked)) { // a simulation replays
+		actorkit.Request(ctx, j.deps.Host(node), j.state.sums.asked[node].plan)
 	}
 }
 

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -90,6 +92,10 @@ func newState(node string, ref *messages.JobRef, start *messages.StartJob) *stat
 	s.nextCheck = s.opts.GetValidateEvery()
 	return s
 }
+
+// hosts returns the nodes whose hosts may hold tensors of the job, in an order: so
+// that what is sent to all of them is sent alike each time a simulation is replayed.
+func (s *state) hosts() []string { return slices.Sorted(maps.Keys(s.nodes)) }
 
 // parallelism is the N of the next round, whatever the Scheduler said.
 func (s *state) parallelism() uint32 { return min(max(s.size.GetParallelism(), 1), maxParallelism) }
