@@ -123,6 +123,13 @@ func (c *Company) adoptOne(ctx context.Context, o orphan, since time.Time) error
 	if err != nil {
 		return err
 	}
+	seen, err := c.catalog.Look(ctx, o.ID)
+	if err != nil {
+		return err
+	}
+	if c.nodes != nil && o.State.GetResult() == nil && RunsElsewhere(seen, c.jobs.owner.Node) != "" {
+		return c.takeUp(ctx, o, wants.n, seen, since)
+	}
 	if wants.stop != nil {
 		return c.endStopped(ctx, o.ID, wants.stop.GetReason())
 	}

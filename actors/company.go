@@ -114,6 +114,7 @@ type Company struct {
 	listing    *listing     // of the jobs that a server goes on with; nil: it is none
 	tell       func(string) // gets the warnings of the node; nil: who watches or submits a job
 	slots      int
+	term       uint64          // of this server's reign
 	offers     atomic.Uint64   // of slots, so far
 	background sync.WaitGroup  // what runs beside the actors
 	closers    []func() error  // in the order of opening
@@ -126,6 +127,7 @@ type Company struct {
 	watching map[*eventQueue]bool
 	over     []string          // jobs that have ended since logs were looked at
 	resumed  map[string]uint64 // by job: the incarnation before it was resumed here
+	takenUp  map[string]uint64 // by job: the incarnation that ran when it was taken up here
 }
 
 var _ train.Company = (*Company)(nil)
@@ -145,7 +147,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log, tell: cfg.Warn, nodes: cfg.Nodes, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, preparing: make(chan struct{}, 1)}
+	c := &Company{log: cfg.Log, tell: cfg.Warn, nodes: cfg.Nodes, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, takenUp: map[string]uint64{}, preparing: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
@@ -197,9 +199,12 @@ func Start(cfg Config) (_ *Company, err error) {
 	}
 	if cfg.Server {
 		c.listing = newListing()
-		if err := c.lead(context.Background(), claim.New(bucket), claim.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid(), Address: cfg.Address}); err != nil {
+		if c.term, err = c.lead(context.Background(), claim.New(bucket), claim.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid(), Address: cfg.Address}); err != nil {
 			return nil, err
 		}
+	}
+	if cfg.Nodes.follows() {
+		origin = originServer
 	}
 	c.jobs = NewJobs(c.catalog, job.Owner{Node: cfg.Node.Name, Boot: boot, PID: os.Getpid()}, origin, func() int64 { return c.rim.Now().UnixMilli() })
 	c.jobs.waits = c.signs
@@ -237,7 +242,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	}
 	c.runner = host.NewLocal(executor)
 	deps := TreeDeps{
-		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: boot, Slots: cfg.Node.Slots,
+		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: boot, Term: c.term, Slots: cfg.Node.Slots,
 		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: c.space, Models: c.models, Jobs: c.jobs, Shown: c.shown,
 		OpenModel: c.models.Open,
 		Options:   actorkit.Options(cfg.Log),

@@ -22,6 +22,8 @@ const (
 // eventStore is where an eventLog writes; job.Catalog is one.
 type eventStore interface {
 	PutEvents(ctx context.Context, id string, incarnation, segment uint64, lines []byte) error
+	// NextSegment returns the number of the segment behind all that are there.
+	NextSegment(ctx context.Context, id string, incarnation uint64) (uint64, error)
 }
 
 // eventLog keeps the events of this node's jobs in the store, a line each, in
@@ -51,11 +53,12 @@ type eventPlace struct {
 
 // segment is the one of an incarnation that is not full.
 type segment struct {
-	number uint64
-	lines  bytes.Buffer
-	stored int // bytes of lines that the store has
-	told   actorkit.Sparse
-	ended  bool
+	number  uint64
+	follows bool // an unknown number of others, which whoever led before this process wrote
+	lines   bytes.Buffer
+	stored  int // bytes of lines that the store has
+	told    actorkit.Sparse
+	ended   bool
 }
 
 func newEventLog(s eventStore, log *zap.Logger, now func() time.Time) *eventLog {
@@ -140,6 +143,9 @@ func (l *eventLog) flush(ctx context.Context) {
 // line adds an event to its segment; one that is full is written, and followed
 // by the next.
 func (l *eventLog) line(ctx context.Context, e *messages.JobEvent) {
+	if e.GetWhat() == nil {
+		return // stands for one that is gone
+	}
 	place := eventPlace{e.GetJob().GetId(), e.GetJob().GetIncarnation()}
 	if e.GetTakenOver() != nil { // the job is another's
 		if s := l.segments[place]; s != nil {
@@ -154,7 +160,7 @@ func (l *eventLog) line(ctx context.Context, e *messages.JobEvent) {
 	}
 	s := l.segments[place]
 	if s == nil {
-		s = &segment{}
+		s = &segment{follows: e.GetSeq() > 1}
 		l.segments[place] = s
 	}
 	if s.lines.Len() > 0 && s.lines.Len()+len(text) >= eventSegment && l.put(ctx, place, s) == nil {
@@ -168,6 +174,13 @@ func (l *eventLog) line(ctx context.Context, e *messages.JobEvent) {
 func (l *eventLog) put(ctx context.Context, place eventPlace, s *segment) error {
 	if s.stored == s.lines.Len() {
 		return nil
+	}
+	if s.follows {
+		next, err := l.store.NextSegment(ctx, place.job, place.incarnation)
+		if err != nil {
+			return err
+		}
+		s.number, s.follows = next, false
 	}
 	if err := l.store.PutEvents(ctx, place.job, place.incarnation, s.number, s.lines.Bytes()); err != nil {
 		return err

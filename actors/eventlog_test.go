@@ -40,6 +40,19 @@ func (s *shelf) PutEvents(_ context.Context, id string, incarnation, segment uin
 	return nil
 }
 
+func (s *shelf) NextSegment(_ context.Context, id string, incarnation uint64) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return 0, fault.New("test", fault.Unavailable, "%w", errors.New("unplugged"))
+	}
+	next := uint64(0)
+	for s.segments[fmt.Sprintf("%s/%d/%d", id, incarnation, next)] != nil {
+		next++
+	}
+	return next, nil
+}
+
 func eventOf(id string, seq uint64, text string) *messages.JobEvent {
 	return &messages.JobEvent{
 		Job: &messages.JobRef{Id: id, Incarnation: 1}, Seq: seq,

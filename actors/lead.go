@@ -70,10 +70,11 @@ func onceGone[Claimed any, Sighting comparable](
 }
 
 // lead makes this server the only one of its store, as soon as no other is, and
-// keeps it that. Conflict: another server is, naming it.
-func (c *Company) lead(ctx context.Context, register *claim.Register, owner claim.Owner) error {
+// keeps it that, and returns the number of its reign. Conflict: another server is,
+// naming it.
+func (c *Company) lead(ctx context.Context, register *claim.Register, owner claim.Owner) (term uint64, err error) {
 	if _, err := store.ID(ctx, c.store); err != nil {
-		return err
+		return 0, err
 	}
 	own, err := onceGone(ctx, c, func(stale claim.Sighting) (*claim.Claim, claim.Sighting, error) {
 		return register.Lead(ctx, owner, stale)
@@ -81,11 +82,11 @@ func (c *Company) lead(ctx context.Context, register *claim.Register, owner clai
 		c.warn(fmt.Sprintf("waiting up to %v to see whether the store's last server, %s, lives", ownerSilence, seen.Who()))
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	c.closers = append(c.closers, own.Release)
 	c.background.Go(func() { c.beat(own) })
-	return nil
+	return own.Number(), nil
 }
 
 // signs gives the signs of life of what is owned and does not give them itself

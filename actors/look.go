@@ -190,7 +190,7 @@ func (c *Company) JobEvents(ctx context.Context, id, after string, on func(Seen)
 		return err
 	}
 	resumed, _ := c.after(id)
-	if _, goesOn := c.runs(id); (!goesOn || resumed > 0) && c.events != nil {
+	if live, goesOn := c.runs(id); (!goesOn || resumed > 0 || c.tookUp(id, live)) && c.events != nil {
 		c.events.flush(ctx) // so that the store has them all
 	}
 	if known, err := c.mayHaveBeen(ctx, id, from); err != nil {
@@ -275,7 +275,7 @@ func (c *Company) storedEvents(ctx context.Context, id string, from *position, o
 	}
 	var seq uint64 // the last event of the newest incarnation
 	for _, n := range numbers {
-		if live > 0 && n == live { // the Journal has it
+		if live > 0 && n == live && !c.tookUp(id, live) { // the Journal has it
 			continue
 		}
 		last, limited := counts[n]

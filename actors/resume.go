@@ -127,9 +127,15 @@ func (c *Company) resume(ctx context.Context, id string, task *messages.TrainTas
 	if c.jobs.origin == originRun && owned.from == nil && owned.warning == "" { // whoever resumes a job thinks that it has begun
 		warnings = append(warnings, "the store has no state of this job: it begins at epoch 1")
 	}
-	c.jobs.keep(owned)
+	after := owned.Incarnation() - 1
+	if c.nodes != nil { // any node may be its home, and claims it then: after this incarnation, under which nothing happens
+		after = owned.Incarnation()
+		owned.Release()
+	} else {
+		c.jobs.keep(owned)
+	}
 	reply, err := command[*messages.SubmitJobReply](ctx, c, c.tree.Scheduler, &messages.ResumeJob{
-		Key: key, JobId: id, Task: c.bound(task), AfterIncarnation: owned.Incarnation() - 1,
+		Key: key, JobId: id, Task: c.bound(task), AfterIncarnation: after,
 		WaitedMs: uint64(max(0, c.rim.Now().Sub(since).Milliseconds())), SubmittedMs: owned.submittedMs,
 	})
 	if err != nil {

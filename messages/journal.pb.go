@@ -31,6 +31,9 @@ type JobEvent struct {
 	Job    *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Seq    uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`                     // from 1 in each incarnation, without gaps
 	TimeMs int64                  `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // since 1970, on the sender's clock
+	// Of a JobStarted that is said again: the lowest seq that the sender still has. A
+	// Journal that lacks what comes before, as it is new, does not wait for that.
+	First uint64 `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
 	// Types that are valid to be assigned to What:
 	//
 	//	*JobEvent_Queued
@@ -95,6 +98,13 @@ func (x *JobEvent) GetSeq() uint64 {
 func (x *JobEvent) GetTimeMs() int64 {
 	if x != nil {
 		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *JobEvent) GetFirst() uint64 {
+	if x != nil {
+		return x.First
 	}
 	return 0
 }
@@ -1014,11 +1024,12 @@ var File_messages_journal_proto protoreflect.FileDescriptor
 
 const file_messages_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x16messages/journal.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\"\xe7\x05\n" +
+	"\x16messages/journal.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\"\xfd\x05\n" +
 	"\bJobEvent\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x17\n" +
-	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\x124\n" +
+	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\x12\x14\n" +
+	"\x05first\x18\x04 \x01(\x04R\x05first\x124\n" +
 	"\x06queued\x18\n" +
 	" \x01(\v2\x1a.troupe.messages.JobQueuedH\x00R\x06queued\x127\n" +
 	"\astarted\x18\v \x01(\v2\x1b.troupe.messages.JobStartedH\x00R\astarted\x12D\n" +

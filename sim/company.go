@@ -72,11 +72,16 @@ type Company struct {
 	listed map[string]bool  // the member table
 	homes  map[string]*Node // of the actors at the top, by id; nil: of the node that leads
 	starts int              // starts of them, so far
+
+	term    uint64 // reigns of the node that leads, so far
+	away    bool   // its process has ended, and not begun again
+	watched map[string]*Watch
+	asked   map[string]*messages.TrainTask // of the jobs that were submitted
 }
 
 // New spawns the actors of one node in a simulation.
 func New(s *testkit.Sim, config Config) (*Company, error) {
-	c := &Company{Sim: s, prefix: config.Name, config: config, twice: map[string]bool{}, nodes: map[string]*Node{}, listed: map[string]bool{}, homes: map[string]*Node{}}
+	c := &Company{Sim: s, prefix: config.Name, config: config, twice: map[string]bool{}, nodes: map[string]*Node{}, listed: map[string]bool{}, homes: map[string]*Node{}, watched: map[string]*Watch{}, asked: map[string]*messages.TrainTask{}}
 	if c.prefix != "" {
 		c.prefix += "."
 	}
@@ -84,23 +89,8 @@ func New(s *testkit.Sim, config Config) (*Company, error) {
 	if config.Store == nil {
 		c.config.Store = store.NewMem()
 	}
-	c.Space, c.Models, c.catalog = newScratch(c.config.Name, c.far(c.config.Name)), newModels(c.config.Store), job.New(sound(c.config.Store))
-	jobs := actors.NewJobs(job.New(c.config.Store), job.Owner{Node: c.config.Name, Boot: "boot"}, "run", func() int64 { return s.Now().UnixMilli() })
-	c.Runner = newRunner(s, config, c.Space, map[string]*course{})
-	var err error
-	c.Tree, err = actors.SpawnTree(spawner{s, c.prefix}, actors.TreeDeps{
-		Log: config.Log, Rim: s.Rim(), Node: c.config.Name, Boot: "boot", Slots: config.Slots, Directory: c.directory(c.config.Name),
-		Policy: config.Policy, NewID: c.newID, Runner: c.Runner, Space: c.Space, Models: c.Models, Jobs: jobs,
-		Fatal:   func(err error) { s.Fail("%v", err) },
-		Options: c.options(nil),
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, pid := range topOf(c.Tree) {
-		c.homes[pid.GetId()] = nil
-	}
-	return c, nil
+	c.Models, c.catalog = newModels(c.config.Store), job.New(sound(c.config.Store))
+	return c, c.lead()
 }
 
 // Submit queues a job and returns its id.
@@ -115,7 +105,7 @@ func (c *Company) SubmitTo(home string, asked *messages.TrainTask) (string, erro
 	resolved.DatasetName, resolved.DatasetDigest = resolved.GetDataset(), "digest"
 	resolved.TrainSamples, resolved.TestSamples = uint64(c.config.Data.Train), uint64(c.config.Data.Test)
 	id := c.newID()
-	c.twice[id] = resolved.GetOptions().GetKeep() == "best"
+	c.twice[id], c.asked[id] = resolved.GetOptions().GetKeep() == "best", resolved
 	if home != "" {
 		testkit.Ask[*messages.SubmitJobReply](c.Sim, c.Tree.Scheduler, &messages.ResumeJob{Key: id, JobId: id, Task: resolved, Home: home})
 		return id, nil
@@ -175,13 +165,29 @@ func (c *Company) Watch(id string) *Watch { return c.watch(id, 0) }
 // watch watches the incarnations after one.
 func (c *Company) watch(id string, after uint64) *Watch {
 	w := &Watch{}
-	c.watches++
 	from := &messages.WatchJob{JobId: id}
 	if after > 0 {
 		from.AfterIncarnation, from.AfterSeq = after, math.MaxUint64
 	}
-	c.Sim.Spawn(fmt.Sprintf("%swatch-%s-%d", c.prefix, id, c.watches), actors.WatcherProps(c.config.Log, c.Sim.Rim(), c.Tree.Journal, from, w.add))
+	c.watched[id] = w
+	c.Sim.Spawn(c.watchName(id), c.watcher(id, w, from))
 	return w
+}
+
+func (c *Company) watchName(id string) string {
+	c.watches++
+	return fmt.Sprintf("%swatch-%s-%d", c.prefix, id, c.watches)
+}
+
+// watcher adds the events of a job to a watch, from a place on; nil: from the last.
+func (c *Company) watcher(id string, w *Watch, from *messages.WatchJob) *actor.Props {
+	if from == nil {
+		from = &messages.WatchJob{JobId: id}
+		if n := len(w.Events); n > 0 {
+			from.AfterIncarnation, from.AfterSeq = w.Events[n-1].GetJob().GetIncarnation(), w.Events[n-1].GetSeq()
+		}
+	}
+	return actors.WatcherProps(c.config.Log, c.Sim.Rim(), c.Tree.Journal, from, w.add)
 }
 
 // Watch is what a watcher of a job has seen.

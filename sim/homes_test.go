@@ -126,3 +126,40 @@ func TestAJobOutlivesItsNode(t *testing.T) {
 		})
 	}
 }
+
+// A job that runs on another node than the one that leads goes on there when that one
+// is started again: nothing of it is done twice. One that was at home there goes on,
+// too, and one that waited is not forgotten.
+func TestJobsOutliveTheServer(t *testing.T) {
+	want := undisturbed(t)
+	for _, away := range []time.Duration{time.Second, 25 * time.Second} {
+		t.Run(away.String(), func(t *testing.T) {
+			s := spread(t)
+			var ids []string
+			for range 4 { // for six slots
+				ids = append(ids, s.submit(t, long()))
+			}
+			s.Sim.RunUntil(func() bool { return len(s.Jobs()) == 3 && len(merges(s.watches[ids[2]])) > 1 }, time.Minute)
+			homes := map[string]string{}
+			for _, id := range ids {
+				homes[id] = s.Home(id)
+			}
+			s.RestartLeader(away)
+			s.Sim.RunUntil(s.allEnded, time.Hour)
+			for _, id := range ids {
+				s.verify(t, id)
+				require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.watches[id].Result.GetPhase(), "%v", s.watches[id].Result.GetFailure())
+				require.Equal(t, want, s.model(t, id))
+				if home := homes[id]; home == "n1" || home == "n2" {
+					for _, ran := range s.incarnations(id) {
+						require.Equal(t, home, ran)
+					}
+					for _, e := range s.watches[id].Events {
+						require.LessOrEqual(t, e.GetJob().GetIncarnation(), uint64(1), "%v", e)
+					}
+				}
+			}
+			s.leaves(t)
+		})
+	}
+}

@@ -239,7 +239,9 @@ func (c *Company) list(name string, there bool) {
 			all.Nodes = append(all.Nodes, node)
 		}
 	}
-	c.Sim.Send(c.Tree.Scheduler, all)
+	if !c.away {
+		c.Sim.Send(c.Tree.Scheduler, all)
+	}
 }
 
 // directory is what a node knows of the others.
@@ -256,11 +258,19 @@ type directory struct {
 }
 
 // Leader implements actors.Directory.
-func (d *directory) Leader() string { return d.company.config.Name }
+func (d *directory) Leader() string {
+	if d.company.away {
+		return ""
+	}
+	return d.company.config.Name
+}
 
 // PID implements actors.Directory.
 func (d *directory) PID(node, name string) *actor.PID {
 	tree := d.company.Tree
+	if node == d.company.config.Name && d.company.away {
+		return nil
+	}
 	if node != d.company.config.Name {
 		n := d.company.nodes[node]
 		if n == nil || !d.company.listed[node] {
@@ -284,7 +294,7 @@ func (c *Company) far(node string) func(context.Context, plane.Ref) (plane.Blob,
 		if c.Fetched != nil {
 			c.Fetched(node, ref.Key)
 		}
-		if ref.Node == c.config.Name && !c.isOff(node) {
+		if ref.Node == c.config.Name && !c.isOff(node) && !c.away {
 			return c.Space.Open(ctx, ref)
 		}
 		if n := c.nodes[ref.Node]; n != nil && !c.isOff(node) && !c.isOff(ref.Node) && c.listed[ref.Node] {

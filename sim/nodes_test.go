@@ -66,7 +66,7 @@ func (s *scene) troubles(n int, within time.Duration) {
 // ends, functions never exceed slots, and nothing is left (invariants 1 to 4 and 7;
 // reported cases 2, 7, 13, 18).
 func TestNodesComeAndGo(t *testing.T) {
-	ends := map[messages.Phase]int{}
+	ends, moved := map[messages.Phase]int{}, 0
 	for seed := range testkit.Seeds(t, 200) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			s := newScene(t, seed)
@@ -82,15 +82,19 @@ func TestNodesComeAndGo(t *testing.T) {
 			s.checkScratch()
 			s.troubles(draw.IntN(8), 20*time.Second)
 			s.crash(draw.IntN(3), 10*time.Second, s.Invokers)
+			if draw.IntN(3) == 0 {
+				s.Sim.At(time.Duration(draw.Int64N(int64(20*time.Second))), func() { s.RestartLeader(time.Duration(draw.Int64N(int64(15 * time.Second)))) })
+			}
 			s.Sim.RunUntil(s.allEnded, 24*time.Hour)
 			for id, w := range s.watches {
 				s.verify(t, id)
 				ends[w.Result.GetPhase()]++
+				moved += len(s.incarnations(id)) - 1
 			}
 			s.leaves(t)
 		})
 	}
-	t.Log(ends)
+	t.Logf("%v, jobs went on elsewhere %d times", ends, moved)
 }
 
 // Where the functions of a static job run changes nothing about its model.

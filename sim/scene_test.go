@@ -183,7 +183,7 @@ func (s *scene) verify(t *testing.T, id string) {
 	result := watch.Result
 	starts := map[uint64]int{} // by incarnation
 	for _, e := range watch.Events {
-		if e.GetStarted() != nil {
+		if m := e.GetStarted(); m != nil && m.GetAfterIncarnation() < e.GetJob().GetIncarnation() { // else it is said again
 			starts[e.GetJob().GetIncarnation()]++
 		}
 		if m := e.GetRoundMerged(); m != nil {

@@ -26,7 +26,14 @@ func NewOutbox(job *messages.JobRef) *Outbox { return &Outbox{job: job} }
 func (o *Outbox) Post(ctx actor.Context, journal *actor.PID, now time.Time, event *messages.JobEvent) {
 	o.next++
 	event.Job, event.Seq, event.TimeMs = o.job, o.next, now.UnixMilli()
+	o.send(ctx, journal, event)
+}
+
+func (o *Outbox) send(ctx actor.Context, journal *actor.PID, event *messages.JobEvent) {
 	o.unacked = append(o.unacked, event)
+	if first := o.unacked[0].GetSeq(); first > 1 && event.GetStarted() != nil && o.unacked[0].GetJob().GetIncarnation() == event.GetJob().GetIncarnation() {
+		event.First = first // it is said again, to a Journal that has heard nothing of it
+	}
 	Request(ctx, journal, event)
 }
 
@@ -34,8 +41,7 @@ func (o *Outbox) Post(ctx actor.Context, journal *actor.PID, now time.Time, even
 // job's incarnation, or the first of a higher one. It owns the event from then on.
 func (o *Outbox) Forward(ctx actor.Context, journal *actor.PID, event *messages.JobEvent) {
 	o.job, o.next = event.GetJob(), event.GetSeq()
-	o.unacked = append(o.unacked, event)
-	Request(ctx, journal, event)
+	o.send(ctx, journal, event)
 }
 
 // Repeat sends again what the Journal has not answered for.

@@ -60,7 +60,7 @@ func (s *state) add(e *messages.JobEvent) (answered uint64, shown []*messages.Jo
 	}
 	j.hold(e)
 	before := j.last
-	skipped = j.skip()
+	skipped = j.skip(e.GetFirst())
 	shown = fill(nil, e.GetJob(), before, j.last+1)
 	for next := j.held[j.last+1]; next != nil; next = j.held[j.last+1] {
 		delete(j.held, j.last+1)
@@ -118,12 +118,17 @@ func (j *job) hold(e *messages.JobEvent) {
 	j.held[e.GetSeq()] = e
 }
 
-// skip gives up a gap that is not going to be filled, and returns its length.
-func (j *job) skip() uint64 {
+// skip gives up a gap that is not going to be filled, and returns its length: one that
+// was repeated over, or lies below the first event that the sender has.
+func (j *job) skip(first uint64) uint64 {
+	until := j.firstHeld()
 	if j.repeats < patience {
+		until = min(until, first)
+	}
+	if until <= j.last+1 {
 		return 0
 	}
-	gap := j.firstHeld() - j.last - 1
+	gap := until - j.last - 1
 	j.last, j.repeats = j.last+gap, 0
 	return gap
 }

@@ -249,19 +249,20 @@ func (j *job) onStarted(ctx actor.Context) {
 		j.ask(ctx)
 		return
 	}
-	j.announce()
+	j.announce(nil)
 }
 
-// announce says that the job has started, or goes on.
-func (j *job) announce() {
+// announce says that the job has started, goes on, or has another leader now, and which
+// event before that counts.
+func (j *job) announce(after *messages.EventEnd) {
 	j.log.Info("job started", zap.Uint32("parallelism", j.state.parallelism()), zap.Uint32("slots", j.state.slots()))
 	queued := time.Duration(j.start.GetQueuedMs()) * time.Millisecond
-	if j.vault.From().GetJob().GetIncarnation() <= j.state.after { // this life begins: what it has waited for so far is a part of the queue
+	again := after.GetIncarnation() == j.state.ref.GetIncarnation()
+	if !again && j.vault.From().GetJob().GetIncarnation() <= j.state.after { // this life begins: what it has waited for so far is a part of the queue
 		waited := j.deps.Rim.Now().Sub(j.born)
 		queued += waited
 		j.state.history.queued += waited
 	}
-	after := lastOf(j.state.before)
 	j.state.emit(&messages.JobEvent{What: &messages.JobEvent_Started{Started: &messages.JobStarted{
 		AfterIncarnation: after.GetIncarnation(), AfterSeq: after.GetSeq(), Node: j.deps.Node,
 		QueuedMs: uint64(queued.Milliseconds()), Epochs: j.state.task.GetEpochs(), TrainSamples: j.state.task.GetTrainSamples(),

@@ -104,7 +104,7 @@ func (j *job) onRestored(ctx actor.Context, m *restored) {
 		if j.state.sizing {
 			j.askForSize(ctx)
 		}
-		j.announce()
+		j.announce(lastOf(j.state.before))
 	}
 }
 

@@ -15,7 +15,11 @@ func (j *job) onResizeJob(ctx actor.Context, m *messages.ResizeJob) {
 	if m.GetJob().GetIncarnation() > j.state.ref.GetIncarnation() {
 		reply.Failure = wire.Failure(fault.New("train.resize", fault.NotFound, "incarnation %d is not here", m.GetJob().GetIncarnation()))
 	} else {
+		before := j.state.size.GetTerm()
 		reply.Failure = wire.Failure(j.state.resize(m.GetSize()))
+		if j.state.size.GetTerm() > before && j.ended == nil && !j.state.restoring {
+			j.announce(&messages.EventEnd{Incarnation: j.state.ref.GetIncarnation(), Seq: j.state.emitted}) // to a Journal that has heard nothing of it
+		}
 		j.leaveNodes(ctx)
 	}
 	reply.Seq = j.state.size.GetSeq()

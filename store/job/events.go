@@ -49,15 +49,24 @@ func (c *Catalog) AddEvents(ctx context.Context, id string, incarnation uint64, 
 	if err := checkID(op, id); err != nil {
 		return err
 	}
-	next := uint64(0)
-	segments, err := c.numbered(ctx, key(id, incarnation, eventsPrefix), eventsSuffix)
+	next, err := c.NextSegment(ctx, id, incarnation)
 	if err != nil {
-		return fault.New(op, fault.KindOf(err), "events of job %s: %w", id, err)
-	}
-	if n := len(segments); n > 0 {
-		next = segments[n-1] + 1
+		return err
 	}
 	return c.PutEvents(ctx, id, incarnation, next, lines)
+}
+
+// NextSegment returns the number of the segment behind all of an incarnation that
+// are there.
+func (c *Catalog) NextSegment(ctx context.Context, id string, incarnation uint64) (uint64, error) {
+	segments, err := c.numbered(ctx, key(id, incarnation, eventsPrefix), eventsSuffix)
+	if err != nil {
+		return 0, fault.New("job.events", fault.KindOf(err), "events of job %s: %w", id, err)
+	}
+	if n := len(segments); n > 0 {
+		return segments[n-1] + 1, nil
+	}
+	return 0, nil
 }
 
 // Events yields the events of an incarnation, in order: a line each, without
