@@ -113,12 +113,26 @@ func (c *Catalog) Get(ctx context.Context, name, digest string) (Info, error) {
 
 // importFile reads a file into the store.
 func (c *Catalog) importFile(ctx context.Context, path string, opts Options) (Info, error) {
-	return c.importAs(ctx, slug(path), path, opts, func(string) error { return nil }) // the file may have changed
+	return c.importAs(ctx, slug(path), path, opts, anyTime{}) // the file may have changed
 }
 
-// importAs reads a file into the store under a name, unless mayHave says why its
-// digest may not have that.
-func (c *Catalog) importAs(ctx context.Context, name, path string, opts Options, mayHave func(digest string) error) (Info, error) {
+// naming says when contents may have a name.
+type naming interface {
+	// may says why contents of a digest may not have it; nil: they may.
+	may(ctx context.Context, digest string) error
+	// give has put give it to them, unless they may not have it any more.
+	give(ctx context.Context, m *manifest, put func() error) error
+}
+
+// anyTime lets a name mean something else each time.
+type anyTime struct{}
+
+func (anyTime) may(context.Context, string) error { return nil }
+
+func (anyTime) give(_ context.Context, _ *manifest, put func() error) error { return put() }
+
+// importAs reads a file into the store under a name, if naming lets it.
+func (c *Catalog) importAs(ctx context.Context, name, path string, opts Options, as naming) (Info, error) {
 	if opts.TestShare == 0 {
 		opts.TestShare = defaultTestShare
 	}
@@ -135,10 +149,10 @@ func (c *Catalog) importAs(ctx context.Context, name, path string, opts Options,
 		}
 		return Info{}, fault.New(importOp, kind, "%s: %w", cmp.Or(opts.Called, fmt.Sprintf("data set %q", path)), err)
 	}
-	if err := mayHave(loaded.manifest.Digest); err != nil {
+	if err := as.may(ctx, loaded.manifest.Digest); err != nil {
 		return Info{}, err
 	}
-	m, err := loaded.save(ctx, c.store, name)
+	m, err := loaded.save(ctx, c.store, name, as)
 	if err != nil {
 		return Info{}, err
 	}
@@ -147,7 +161,7 @@ func (c *Catalog) importAs(ctx context.Context, name, path string, opts Options,
 	if latest, err := c.Latest(ctx, m.Name); err != nil || latest.Digest != m.Digest {
 		err := m.put(ctx, c.store)
 		if err == nil && !complete(ctx, c.store, m) { // which took it for garbage just then
-			err = loaded.put(ctx, c.store, m)
+			err = loaded.put(ctx, c.store, m, as)
 		}
 		if err != nil {
 			return Info{}, fault.New(importOp, fault.KindOf(err), "store data set %q: %w", m.Name, err)

@@ -47,17 +47,44 @@ func (c *Catalog) Create(ctx context.Context, name, source string, opts Options)
 	if err := CheckName(name); err != nil {
 		return Info{}, err
 	}
-	return c.importAs(ctx, name, source, opts, func(digest string) error {
-		switch there, err := c.Latest(ctx, name); {
-		case err == nil && there.Digest != digest:
-			return fault.New(importOp, fault.Conflict, "data set %q is there, with %d training and %d test samples, and these are others: delete it first (troupe dataset delete --name %s), or choose another name",
-				name, there.Train, there.Test, name)
-		case err == nil || fault.KindOf(err) == fault.NotFound || fault.KindOf(err) == fault.Corrupt: // which is no data set any more
-			return nil
-		default:
-			return err
-		}
-	})
+	return c.importAs(ctx, name, source, opts, once{c, name})
+}
+
+// once gives a name to one data set, until that is deleted.
+type once struct {
+	catalog *Catalog
+	name    string
+}
+
+func (o once) may(ctx context.Context, digest string) error {
+	switch there, err := o.catalog.Latest(ctx, o.name); {
+	case err == nil && there.Digest != digest:
+		return fault.New(importOp, fault.Conflict, "data set %q is there, with %d training and %d test samples, and these are others: delete it first (troupe dataset delete --name %s), or choose another name",
+			o.name, there.Train, there.Test, o.name)
+	case err == nil || fault.KindOf(err) == fault.NotFound || fault.KindOf(err) == fault.Corrupt: // which is no data set any more
+		return nil
+	default:
+		return err
+	}
+}
+
+func (o once) give(ctx context.Context, m *manifest, put func() error) error {
+	h, err := take(ctx, o.catalog.store, o.name)
+	if err != nil {
+		return err
+	}
+	defer h.release(ctx)
+	if err := o.may(ctx, m.Digest); err != nil { // another one was quicker
+		return err
+	}
+	if err := put(); err != nil {
+		return err
+	}
+	if err := h.held(ctx); err != nil { // this one slept for long
+		_ = o.catalog.store.Delete(ctx, m.key(manifestName))
+		return err
+	}
+	return nil
 }
 
 // CheckName returns nil if a data set of the store may have that name, else

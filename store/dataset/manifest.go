@@ -81,7 +81,7 @@ func (m *manifest) check(want *manifest) error {
 
 // save writes the data set, manifest last. What is there complete stays; what
 // is there in part, from an import that failed, is written again.
-func (c *contents) save(ctx context.Context, s store.Store, name string) (*manifest, error) {
+func (c *contents) save(ctx context.Context, s store.Store, name string, as naming) (*manifest, error) {
 	m := c.manifest
 	m.Name = name
 	if old, err := readManifest(ctx, s, m.Name, m.Digest); err == nil && complete(ctx, s, old) {
@@ -89,21 +89,21 @@ func (c *contents) save(ctx context.Context, s store.Store, name string) (*manif
 	} else if kind := fault.KindOf(err); err != nil && kind != fault.NotFound && kind != fault.Corrupt {
 		return nil, err
 	}
-	if err := c.put(ctx, s, &m); err != nil {
+	if err := c.put(ctx, s, &m, as); err != nil {
 		discard(context.WithoutCancel(ctx), s, &m)
 		return nil, fault.New("dataset.import", fault.KindOf(err), "store data set %q: %w", name, err)
 	}
 	return &m, nil
 }
 
-func (c *contents) put(ctx context.Context, s store.Store, m *manifest) error {
+func (c *contents) put(ctx context.Context, s store.Store, m *manifest, as naming) error {
 	for i, array := range c.arrays {
 		err := s.Put(ctx, m.key(fileNames[i]), func(w io.Writer) error { return m.Files[i].written(w, array) })
 		if err != nil {
 			return err
 		}
 	}
-	return m.put(ctx, s)
+	return as.give(ctx, m, func() error { return m.put(ctx, s) })
 }
 
 func (m *manifest) put(ctx context.Context, s store.Store) error {
