@@ -38,6 +38,7 @@ type Body struct {
 
 	body   io.ReadCloser // nil: no connection
 	cancel context.CancelFunc
+	silent *time.Timer // cancels while a read lasts too long
 	came   time.Time // the last byte, or the beginning
 	tries  int       // since then
 }
@@ -93,8 +94,8 @@ func (b *Body) Read(p []byte) (int, error) {
 
 // read reads from the connection, which it gives up when that is silent.
 func (b *Body) read(p []byte) (int, error) {
-	silent := time.AfterFunc(b.source.Silence, b.cancel)
-	defer silent.Stop()
+	b.silent.Reset(b.source.Silence)
+	defer b.silent.Stop()
 	return b.body.Read(p)
 }
 
@@ -143,7 +144,7 @@ func (b *Body) connect() error {
 		cancel()
 		return b.again(err)
 	}
-	b.body, b.cancel = answer.Body, cancel
+	b.body, b.cancel, b.silent = answer.Body, cancel, silent
 	if err := b.accept(answer); err != nil {
 		b.hangUp()
 		return err

@@ -25,6 +25,8 @@ type Content struct {
 	Tag  string // tells this content from any other of the same URL; no quotes
 	// Open gives length bytes from offset, both within Size.
 	Open func(offset, length int64) (io.ReadCloser, error)
+	// Window is what bytes are copied through; nil: Serve makes one.
+	Window []byte
 }
 
 // Serve answers a GET, with or without a Range of one part, or a HEAD. A client
@@ -61,8 +63,11 @@ func Serve(w http.ResponseWriter, r *http.Request, c Content) error {
 	}
 	defer func() { _ = body.Close() }()
 	w.WriteHeader(status)
+	if c.Window == nil {
+		c.Window = make([]byte, min(window, length+1))
+	}
 	out := &patientWriter{w: w, control: http.NewResponseController(w)}
-	if n, err := io.CopyBuffer(out, struct{ io.Reader }{body}, make([]byte, min(window, length+1))); err != nil || n != length {
+	if n, err := io.CopyBuffer(out, struct{ io.Reader }{body}, c.Window); err != nil || n != length {
 		panic(http.ErrAbortHandler) // so that nobody takes a part for the whole
 	}
 	return nil

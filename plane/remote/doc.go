@@ -6,7 +6,10 @@
 // when that is removed, or when room is wanted and nobody reads it.
 package remote
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 const (
 	// silence is how long a node may say nothing before another connection is
@@ -15,3 +18,17 @@ const (
 	patience = 20 * time.Second
 	window   = 256 << 10 // bytes of a fetch in memory
 )
+
+// windows are lent to who moves bytes. A model of a megabyte would else cost half
+// of one in windows, each time. The zero value is ready.
+type windows struct{ pool sync.Pool }
+
+func (w *windows) get() *[]byte {
+	if b, ok := w.pool.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, window)
+	return &b
+}
+
+func (w *windows) put(b *[]byte) { w.pool.Put(b) }

@@ -137,7 +137,9 @@ func (s *Space) run(ctx context.Context, ref plane.Ref) (plane.Ref, error) {
 		return plane.Ref{}, err
 	}
 	defer func() { _ = draft.Abort() }()
-	if err := receive(draft, body, make([]byte, min(window, ref.Bytes))); err != nil {
+	through := s.windows.get()
+	defer s.windows.put(through)
+	if err := receive(draft, body, (*through)[:min(window, ref.Bytes)]); err != nil {
 		return plane.Ref{}, err
 	}
 	local, err := draft.Seal()

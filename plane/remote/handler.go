@@ -23,6 +23,8 @@ type Handler struct {
 	node  string
 	space plane.Space
 	boot  string // this life of the handler: keys may come again in the next
+
+	windows windows
 }
 
 // NewHandler returns the handler of what node has in its space.
@@ -47,7 +49,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { _ = blob.Close() }()
-	return ranged.Serve(w, r, ranged.Content{Size: size, Tag: fmt.Sprintf("%s-%d", h.boot, size), Open: func(offset, length int64) (io.ReadCloser, error) {
+	window := h.windows.get()
+	defer h.windows.put(window)
+	return ranged.Serve(w, r, ranged.Content{Size: size, Window: *window, Tag: fmt.Sprintf("%s-%d", h.boot, size), Open: func(offset, length int64) (io.ReadCloser, error) {
 		return io.NopCloser(io.NewSectionReader(blob, offset, length)), nil
 	}})
 }

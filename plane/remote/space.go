@@ -26,6 +26,7 @@ type Config struct {
 type Space struct {
 	Config
 	running sync.WaitGroup // of fetches
+	windows windows
 
 	mu     sync.Mutex // guards what follows, and what is in copies
 	copies map[plane.Ref]*copied
