@@ -39,8 +39,8 @@ type Body struct {
 	body   io.ReadCloser // nil: no connection
 	cancel context.CancelFunc
 	silent *time.Timer // cancels while a read lasts too long
-	came   time.Time // the last byte, or the beginning
-	tries  int       // since then
+	came   time.Time   // the last byte, or the beginning
+	tries  int         // since then
 }
 
 // Open reads length bytes from offset, or all from there on if length is -1; a
