@@ -64,10 +64,20 @@
 // # Plane
 //
 // A model goes to the other one or two nodes, each of which asks for it twice at a
-// time, and an answer of its size comes back from each, all nodes in this process.
-// s/round; models/node is what was sent, by the model's size and the nodes (2: the
-// model once, and the answer); of-tls is the time of a copy of the same bytes over
-// bare TLS, from memory to nowhere, by ours; peak-anon-MB as below.
+// time, and an answer of its size comes back from each; every node is a process,
+// with the connections of a cluster. s/round; MB/round-node is what was sent, by the
+// nodes (two models: one out, once, and one back). Of-tls is the time of a copy of
+// the same bytes over bare TLS between the same processes, from memory to nowhere,
+// by ours, and of-tls-cpu the same of the processor time of all nodes: it says more
+// where others are at work, too. Both are to be 0.5 or more. MB-rss-job and
+// MB-rss-node are the most memory that a process had resident.
+//
+// # Sums
+//
+// Four answers of another node go to the job: s/round added up there, of-plain the
+// time of the four as they are by that, of-bytes what is sent by what would be.
+// Where both processes share a machine, and its loopback is the link, a round gains
+// nothing.
 //
 // # Store
 //

@@ -48,11 +48,11 @@
 //
 // # Messages
 //
-// In: Invoke, CancelInvocation (FunctionInvoker), ReleaseTensors, KeepState,
+// In: Invoke, CancelInvocation (FunctionInvoker), MergePlan, ReleaseTensors, KeepState,
 // AskState (TrainJob), AskStacks (a client), OfferSlots (whoever grants this process its slots),
 // SlotsLent (who stands for a job in a process of its own).
 // Out: InvokeAccepted, Invoked, InvokeFailed (to whoever sent the last Invoke of
-// the attempt), ReleaseTensorsReply (where everything is released), AskStateReply, AskStacksReply,
+// the attempt), MergePlanReply, ReleaseTensorsReply (where everything is released), AskStateReply, AskStacksReply,
 // OfferSlotsReply, HostReported, HostLeft (Scheduler). No order among messages is relied on: steps, incarnations
 // and the memory of what was cancelled make late and repeated ones harmless, and
 // senders repeat what got lost.

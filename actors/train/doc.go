@@ -17,7 +17,8 @@
 //
 // In: FunctionFinished and FunctionLost (invokers), ResizeJob,
 // RequestParallelismReply and StopJob (Scheduler), JobFinishedReply
-// (ParameterServer), JobEventReply (Journal). Out: Invoke to its invokers,
+// (ParameterServer), JobEventReply (Journal), MergePlanReply (hosts). Out: Invoke
+// to its invokers, MergePlan to hosts of other nodes that have much to merge,
 // ReleaseTensors to the hosts that worked for it, RequestParallelism to the
 // Scheduler, JobEvent to the Journal, JobFinished to its parent.
 //

@@ -120,3 +120,25 @@ func TestE2ELabels(t *testing.T) {
 	require.Contains(t, shown.out, "a free slot on a node with gpu=a100")
 	require.Contains(t, s.ask(t, "events", "--id", id).out, "no node has what the job requires, gpu=a100: it waits for one that is started with --node-label gpu=a100")
 }
+
+// What lies on another node is added up there, and the model is that of one node.
+func TestE2EAnswersAreAddedUpWhereTheyLie(t *testing.T) {
+	t.Parallel()
+	h, one := newHome(t), newHome(t)
+	s := h.up(t, "--listen", "127.0.0.1:0", "--slots", "4", "-vv")
+	h.join(t, strings.TrimPrefix(s.url, "http://"),
+		"--token", strings.TrimSpace(succeed(t, s.ask(t, "cluster", "token", "create", "--name", "n", "--role", "join")).out), "--slots", "4")
+	s.awaitNodes(t, 2)
+	flags := []string{"-e", "2", "-p", "8", "--static", "--merge", "nesterov", "--clip", "0.5"}
+	want, err := os.ReadFile(one.train(t, flags...).path(t))
+	require.NoError(t, err)
+	await(t, patience, "a sum", func() bool { // once the slots of the node count
+		out := succeed(t, s.ask(t, append([]string{"train", "--follow", "-f", "mlp", "-d", "digits"}, flags...)...)).out
+		got, err := os.ReadFile(regexp.MustCompile(`file://(\S+)`).FindStringSubmatch(out)[1])
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		return strings.Contains(s.log.String(), "*messages.MergePlan") // whichever of the two has the job
+	})
+	require.NotContains(t, s.log.String(), "sums cannot be merged")
+	require.NotContains(t, s.log.String(), "answers not added up")
+}
