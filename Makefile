@@ -22,6 +22,7 @@ SEEDS := 1000
 COUNT := 3
 FUZZTIME := 30s
 MUTANTS :=
+LONG :=
 
 .PHONY: help build run generate fmt lint test py race sim cluster e2e gpu bench fuzz cover mutants verify need needpy
 
@@ -68,11 +69,11 @@ race: need needpy ## the short tests under the race detector (needs a C compiler
 sim: need ## simulations over many seeds (SEEDS=1000)
 	TROUPE_SEEDS=$(SEEDS) go test -vet=off -tags invariants -count=1 -timeout 60m $(SIMULATED)
 
-cluster: need needpy ## nodes that are started at once, killed, frozen, cut off (as root: network namespaces; TROUPE_NO_NETNS=1: without)
+cluster: need needpy ## nodes that are started at once, killed, frozen, cut off (as root: network namespaces; TROUPE_NO_NETNS=1: without; LONG=1: more)
 	@[ -n "$${TROUPE_NO_NETNS:-}" ] || [ "$$(id -u)" = 0 ] || { echo "cluster: network namespaces take root; set TROUPE_NO_NETNS=1 to leave those tests out" >&2; exit 1; }
 	@[ -n "$${TROUPE_NO_NETNS:-}" ] || tools/need.sh ip
-	TROUPE_CLUSTER_RUNS=20 go test -vet=off -tags invariants$$([ -n "$${TROUPE_NO_NETNS:-}" ] || echo ,netns) -count=1 -timeout 20m ./cluster/...
-	[ -n "$${TROUPE_NO_NETNS:-}" ] || go test -vet=off -tags invariants,netns -count=1 -timeout 20m -run '^TestNet' ./cmd/troupe/e2e
+	TROUPE_CLUSTER_RUNS=20 TROUPE_CLUSTER_LONG=$(LONG) go test -vet=off -tags invariants$$([ -n "$${TROUPE_NO_NETNS:-}" ] || echo ,netns) -count=1 -parallel 4 -timeout 40m \
+		-skip '^TestE2E' ./cluster/... $$([ -n "$${TROUPE_NO_NETNS:-}" ] || echo ./cmd/troupe/e2e)
 
 e2e: need needpy ## end-to-end tests, again and again (COUNT=3)
 	go test -vet=off -tags invariants -count=$(COUNT) -timeout 30m -run '^TestE2E' -v ./cmd/...

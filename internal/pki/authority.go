@@ -30,6 +30,9 @@ const (
 	caLife   = 20 * 365 * 24 * time.Hour
 	leafLife = 2 * 365 * 24 * time.Hour
 	renewal  = leafLife / 4 // before its end
+	// clocks is by how much that of a machine may be behind the authority's: a
+	// certificate is good from so long before it was made.
+	clocks = 7 * 24 * time.Hour
 )
 
 // Authority signs the certificates of a cluster.
@@ -46,7 +49,7 @@ func NewAuthority(now time.Time) (*Authority, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: "troupe authority"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(caLife), // clocks differ
+		NotBefore: now.Add(-clocks), NotAfter: now.Add(caLife),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -148,7 +151,7 @@ func Old(cert *x509.Certificate, now time.Time) bool { return now.After(cert.Not
 func leaf(name pkix.Name, now time.Time, usage ...x509.ExtKeyUsage) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: serial(), Subject: name,
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(leafLife),
+		NotBefore: now.Add(-clocks), NotAfter: now.Add(leafLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usage, BasicConstraintsValid: true,
 		DNSNames: []string{ServerName},
 	}

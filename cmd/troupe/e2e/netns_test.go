@@ -21,6 +21,9 @@ import (
 	"github.com/troupe-ml/troupe/internal/netns"
 )
 
+// lengthy reports whether what takes minutes is tested, too: make cluster LONG=1.
+func lengthy() bool { return os.Getenv("TROUPE_CLUSTER_LONG") != "" }
+
 // machines are a server and nodes that have joined it, each on a machine of its
 // own, with a home there.
 type machines struct {
@@ -163,6 +166,7 @@ func model(t *testing.T, out string) string {
 // LeNet on three machines. A fourth joins in the middle of an epoch, and works
 // from the next round on; no worker that was well is another process afterwards.
 func TestNetAMachineJoinsInMidEpoch(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, 2, 3, "2")
 	m.lenet(t, fashionMNIST(t))
 	f := m.server.follow(t, "train", "-f", "lenet", "-d", "fashion", "-e", "1", "-b", "128", "-K", "4", "-p", "8", "--no-backup", "--follow")
@@ -182,6 +186,7 @@ func TestNetAMachineJoinsInMidEpoch(t *testing.T) {
 // A static job of six functions gives the same bytes on one, two and three
 // machines: LeNet, and a model of float64 with the state of an optimizer.
 func TestNetTheModelIsTheSameOnAnyNumberOfMachines(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, 0, 2, "2")
 	m.lenet(t, m.server.someOf(t, fashionMNIST(t), 3000, 500))
 	succeed(t, m.server.ask(t, "function", "create", "--name", "doubles", "--code", program(t, "doubles.py")))
@@ -216,6 +221,7 @@ func TestNetTheModelIsTheSameOnAnyNumberOfMachines(t *testing.T) {
 // else is tried again, and no other process begins anew. Started again it is used
 // again, on the port that it had.
 func TestNetAMachineIsKilledInMidRound(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, 2, 3, "2")
 	succeed(t, m.server.ask(t, "function", "create", "--name", "doubles", "--code", program(t, "doubles.py")))
 	succeed(t, m.server.ask(t, "dataset", "create", "--name", "noise", "--from", m.server.samples(t, 300, 60, 4)))
@@ -245,4 +251,25 @@ func TestNetAMachineIsKilledInMidRound(t *testing.T) {
 	require.InDelta(t, 1.5, failures, 0.5, "the two of the node, unless one had just ended")
 	well.same(t)
 	m.end(t)
+}
+
+// All of it over IPv6, where addresses stand in brackets.
+func TestNetAJobOverIPv6(t *testing.T) {
+	t.Parallel()
+	n := netns.New(t, 2)
+	h, other := newHome(t), newHome(t)
+	h.namespace, other.namespace = n.Namespace(0), n.Namespace(1)
+	at := net.JoinHostPort(n.Address6(0), "8780")
+	s := h.up(t, "--listen", at, "--slots", "1")
+	require.Equal(t, "https://"+at, s.url)
+	token := strings.TrimSpace(succeed(t, s.ask(t, "cluster", "token", "create", "--name", "n", "--role", "join")).out)
+	j := other.join(t, at, "--token", token, "--advertise", n.Address6(1))
+	s.awaitNodes(t, 2)
+	f := s.follow(t, "train", "-f", "mlp", "-d", "digits", "-e", "20", "-p", "2", "--static", "--follow", "--require-label", "zone=b")
+	k := other.join(t, at, "--token", token, "--node-label", "zone=b", "--slots", "2")
+	require.Zero(t, f.wait(t), f.said.String())
+	require.Equal(t, 20, strings.Count(f.said.String(), "  N=2  samples 1437  "), f.said.String())
+	require.Zero(t, k.end(t, syscall.SIGTERM))
+	require.Zero(t, j.end(t, syscall.SIGTERM))
+	require.Zero(t, s.end(t, syscall.SIGTERM))
 }
