@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
 	"github.com/troupe-ml/troupe/functions/python"
@@ -81,3 +82,12 @@ func TellMerged(m *Merges) http.HandlerFunc { return (&remotes{merges: m}).tellM
 
 // AskMerged is the remote.Next of a node that does not lead.
 func AskMerged(n *Nodes) remote.Next { return (&farJobs{node: "n1", nodes: n}).wait }
+
+// AskStacks asks a node, whose host that is, until ctx ends.
+func AskStacks(ctx context.Context, system *actor.ActorSystem, host *actor.PID) NodeStacks {
+	c := &Company{system: system, at: places{tree: &Tree{Host: host}, node: "n1"}}
+	return c.askStacks(ctx, "n1", "j")
+}
+
+// ErrSilent is of a node that has not answered in time.
+var ErrSilent = errSilent

@@ -17,7 +17,9 @@ func newStacksCommand(s *session) *cobra.Command {
 		Short: "Say where each running function of a job is right now",
 		Long: `Say where each running function of a job is right now, the most recent call
 first. Of one in Python these are the threads that are in the user's code, the
-main thread first, and of each at most the 100 most recent calls.`,
+main thread first, and of each at most the 100 most recent calls. In a cluster
+each function has its node beside it, and a node that does not answer within 5 s is
+named.`,
 		Example:     "  troupe stacks --id 01jcx5zq8w3f",
 		Annotations: exits(exitDone, exitBug, exitInvalid, exitNotFound, exitUnavailable, exitKilled),
 		Args:        noArguments,
