@@ -60,7 +60,7 @@ func (m *machines) home(t *testing.T, i int) home {
 // join has a node join on the next machine.
 func (m *machines) join(t *testing.T, flags ...string) *joined {
 	t.Helper()
-	j := m.home(t, 1+len(m.nodes)).join(t, m.at, append([]string{"--token", m.token, "--slots", "2"}, flags...)...)
+	j := m.home(t, 1+len(m.nodes)).join(t, m.at, append([]string{"--token", m.token, "--slots", "2", "--node-label", "joined=yes"}, flags...)...)
 	m.nodes = append(m.nodes, j)
 	return j
 }
