@@ -112,6 +112,7 @@ type Company struct {
 	board      *board.Board
 	events     *eventLog    // nil: a server keeps them, and what was asked of jobs
 	listing    *listing     // of the jobs that a server goes on with; nil: it is none
+	served     bool         // it is the process of one job of a server
 	tell       func(string) // gets the warnings of the node; nil: who watches or submits a job
 	slots      int
 	term       uint64          // of this server's reign
@@ -147,7 +148,7 @@ func Start(cfg Config) (_ *Company, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Company{log: cfg.Log, tell: cfg.Warn, nodes: cfg.Nodes, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, takenUp: map[string]uint64{}, preparing: make(chan struct{}, 1)}
+	c := &Company{log: cfg.Log, tell: cfg.Warn, served: cfg.Served, nodes: cfg.Nodes, watching: map[*eventQueue]bool{}, resumed: map[string]uint64{}, takenUp: map[string]uint64{}, preparing: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.close = sync.OnceValue(c.shutdown)
 	defer func() {
@@ -179,9 +180,9 @@ func Start(cfg Config) (_ *Company, err error) {
 		})
 		c.closers = append(c.closers, c.natives.Close)
 	}
-	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.print, c.warn)
+	c.programs = newPrograms(function.New(bucket, c.native.Names()...), scratch.Folder(), cfg.Node, c.print, c.warnJobs)
 	c.closers = append(c.closers, c.programs.Close)
-	c.remotes = newRemotes(c.ctx, cfg, c.warn)
+	c.remotes = newRemotes(c.ctx, cfg, c.warnJobs)
 	c.closers = append(c.closers, c.remotes.Close)
 	c.system, c.load = actorkit.NewSystem(cfg.Log), &actorkit.Load{}
 	c.load.Watch(c.system)
@@ -243,7 +244,7 @@ func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scra
 	c.runner = host.NewLocal(executor)
 	deps := TreeDeps{
 		Log: cfg.Log, Rim: c.rim, Node: cfg.Node.Name, Boot: boot, Term: c.term, Slots: cfg.Node.Slots,
-		Policy: policy, NewID: newID, Warn: c.warn, Fatal: c.end, Runner: c.runner, Space: c.space, Models: c.models, Jobs: c.jobs, Shown: c.shown,
+		Policy: policy, NewID: newID, Warn: c.warned, Fatal: c.end, Runner: c.runner, Space: c.space, Models: c.models, Jobs: c.jobs, Shown: c.shown,
 		OpenModel: c.models.Open,
 		Options:   actorkit.Options(cfg.Log),
 		Load:      c.load,
@@ -404,6 +405,20 @@ func (c *Company) warn(text string) {
 	}
 	if len(c.watching) == 0 && !slices.Contains(c.warnings, text) { // what lasts is said again and again
 		c.warnings = append(c.warnings, text)
+	}
+}
+
+// warned is warn, and reports whether those who follow jobs have it by that.
+func (c *Company) warned(text string) (heard bool) {
+	c.warn(text)
+	return c.tell == nil && !c.served && !c.nodes.follows()
+}
+
+// warnJobs is warn for what concerns functions that are at work: where those who
+// follow their jobs do not hear of it, the jobs say so.
+func (c *Company) warnJobs(text string) {
+	if !c.warned(text) && c.tree != nil {
+		c.system.Root.Send(c.tree.Host, &host.Warned{Text: text})
 	}
 }
 

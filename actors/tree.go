@@ -55,8 +55,10 @@ type TreeDeps struct {
 	// OpenModel opens a model that a job starts from; see train.Deps.
 	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
 	// Stacks says where the functions of a job are that run here; see host.Deps.
-	Stacks  func(job string) map[int]string
-	Warn    func(text string)   // gets what people should know; nil: the log alone does
+	Stacks func(job string) map[int]string
+	// Warn gets what people should know, and reports whether those who follow jobs
+	// hear of it; nil: the log alone does.
+	Warn    func(text string) (heard bool)
 	Fatal   func(error)         // called once an actor has crashed that the company cannot do without
 	Options []actor.PropsOption // of every actor
 	Load    *actorkit.Load      // is told of the mailboxes of the actors at the top; nil: nobody
@@ -187,8 +189,15 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 		End: func(id string, start *messages.StartJob, end *messages.JobResult, over uint64, stale job.Sighting) (*paramserver.Ended, job.Sighting, error) {
 			return d.Jobs.End(context.Background(), id, start, end, over, stale)
 		},
-		Warn: d.Warn,
+		Warn: d.tell,
 	})
+}
+
+// tell is Warn for what concerns no job that runs.
+func (d TreeDeps) tell(text string) {
+	if d.Warn != nil {
+		d.Warn(text)
+	}
 }
 
 // inThisProcess has a job run here.

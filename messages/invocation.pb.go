@@ -333,10 +333,13 @@ func (x *Invoke) GetFresh() bool {
 // InvokeAccepted (event) says that a host has an attempt. FunctionHost to
 // FunctionInvoker, in answer to each Invoke of an attempt that has not ended.
 type InvokeAccepted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Running       bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // else it waits for a slot, or its function is still being started
-	Wanted        bool                   `protobuf:"varint,3,opt,name=wanted,proto3" json:"wanted,omitempty"`   // the host does not have it: a renewal has named what it does not know
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Attempt *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Running bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // else it waits for a slot, or its function is still being started
+	Wanted  bool                   `protobuf:"varint,3,opt,name=wanted,proto3" json:"wanted,omitempty"`   // the host does not have it: a renewal has named what it does not know
+	// For a person, about the node, while the job had something there; the job tells
+	// each once.
+	Warnings      []string `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -390,6 +393,13 @@ func (x *InvokeAccepted) GetWanted() bool {
 		return x.Wanted
 	}
 	return false
+}
+
+func (x *InvokeAccepted) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // Invoked (event) carries an attempt's answer. FunctionHost to FunctionInvoker.
@@ -730,6 +740,7 @@ func (x *CancelInvocation) GetOverdue() bool {
 type FunctionStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Warnings      []string               `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"` // of its node, as InvokeAccepted has them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -767,6 +778,13 @@ func (*FunctionStarted) Descriptor() ([]byte, []int) {
 func (x *FunctionStarted) GetAttempt() *AttemptRef {
 	if x != nil {
 		return x.Attempt
+	}
+	return nil
+}
+
+func (x *FunctionStarted) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -1037,11 +1055,12 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\toptimizer\x18\x06 \x01(\v2\x1a.troupe.messages.TensorRefR\toptimizer\x126\n" +
 	"\bresidual\x18\a \x01(\v2\x1a.troupe.messages.TensorRefR\bresidual\x12\x18\n" +
 	"\arenewal\x18\b \x01(\bR\arenewal\x12\x14\n" +
-	"\x05fresh\x18\t \x01(\bR\x05fresh\"y\n" +
+	"\x05fresh\x18\t \x01(\bR\x05fresh\"\x95\x01\n" +
 	"\x0eInvokeAccepted\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\bR\arunning\x12\x16\n" +
-	"\x06wanted\x18\x03 \x01(\bR\x06wanted\"\xda\x04\n" +
+	"\x06wanted\x18\x03 \x01(\bR\x06wanted\x12\x1a\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\xda\x04\n" +
 	"\aInvoked\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x120\n" +
 	"\x05model\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05model\x128\n" +
@@ -1073,9 +1092,10 @@ const file_messages_invocation_proto_rawDesc = "" +
 	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"c\n" +
 	"\x10CancelInvocation\x125\n" +
 	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x18\n" +
-	"\aoverdue\x18\x02 \x01(\bR\aoverdue\"H\n" +
+	"\aoverdue\x18\x02 \x01(\bR\aoverdue\"d\n" +
 	"\x0fFunctionStarted\x125\n" +
-	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\"D\n" +
+	"\aattempt\x18\x01 \x01(\v2\x1b.troupe.messages.AttemptRefR\aattempt\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"D\n" +
 	"\x10FunctionFinished\x120\n" +
 	"\x06answer\x18\x01 \x01(\v2\x18.troupe.messages.InvokedR\x06answer\"y\n" +
 	"\fFunctionLost\x125\n" +

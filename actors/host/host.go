@@ -38,8 +38,9 @@ type Deps struct {
 	// Stacks says where the functions of a job are that run here, by function. It may
 	// take a second, and is called off the actor; nil: nobody knows.
 	Stacks func(job string) map[int]string
-	// Warn gets what people should know of the slots; nil: the log alone does.
-	Warn    func(text string)
+	// Warn gets what people should know of the slots, and reports whether those who
+	// follow jobs hear of it; else the jobs say so that have attempts here. Nil: they do.
+	Warn    func(text string) (heard bool)
 	Options []actor.PropsOption
 }
 
@@ -102,6 +103,8 @@ func (h *host) Receive(ctx actor.Context) {
 		h.state.invoke(m, ctx.Sender(), h.deps.Rim.Now())
 	case *messages.CancelInvocation:
 		h.state.cancel(m, h.deps.Rim.Now())
+	case *Warned:
+		h.state.warned(h.deps.Node, m.Text)
 	case *messages.DrainHost:
 		h.onDrainHost(ctx)
 	case *messages.HostVacated:

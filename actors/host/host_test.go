@@ -158,3 +158,31 @@ func TestReleaseFreesAnswers(t *testing.T) {
 	s.Drain()
 	require.Empty(t, s.space.List("a/"))
 }
+
+// What a node warns of reaches those who follow the jobs that are at work there, by
+// what the host says of their attempts; where they hear of it in another way it does not.
+func TestJobsSayWhatTheirNodeWarnsOf(t *testing.T) {
+	for unheard, want := range map[bool]int{true: 1, false: 0} {
+		s := newStage(t, 1, 2, zap.NewNop())
+		s.unheard = unheard
+		s.runner.takes = func(*messages.Invoke) time.Duration { return time.Hour }
+		s.runner.stops = func(string) time.Duration { return time.Hour }
+		probe, other := s.Probe("invoker"), s.Probe("other")
+		stays := &messages.Invoke{Attempt: ref("a", 1, 1, 1)}
+		probe.Send(s.host, &messages.Invoke{Attempt: ref("a", 1, 0, 1)})
+		probe.Send(s.host, stays)
+		s.Advance(100 * time.Millisecond)
+		probe.Send(s.host, &messages.CancelInvocation{Attempt: ref("a", 1, 0, 1)})
+		s.Advance(2 * time.Second) // the function ignores that
+		require.Len(t, s.warnings, 1)
+		probe.Clear()
+		probe.Send(s.host, stays)
+		said := testkit.Expect[*messages.InvokeAccepted](probe).GetWarnings()
+		require.Len(t, said, want)
+		if unheard {
+			require.Contains(t, said[0], `node "here": slot`)
+		}
+		other.Send(s.host, &messages.Invoke{Attempt: ref("b", 1, 0, 1)})
+		require.Empty(t, testkit.Expect[*messages.InvokeAccepted](other).GetWarnings(), "it was not there then")
+	}
+}

@@ -3,6 +3,7 @@ package host
 import (
 	"container/list"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -23,6 +24,7 @@ type job struct {
 	attempts  map[place]*attempt
 	cancelled map[place]struct{} // attempts that must not start any more
 	failedOn  map[uint32]int     // the slot on which a function failed last
+	warnings  warnings           // of the node, while attempts of it were here
 	adding    *addition          // of the step's answers; nil: none was planned
 }
 
@@ -48,7 +50,7 @@ func (a *attempt) status() proto.Message {
 	if a.end != nil {
 		return a.end
 	}
-	return &messages.InvokeAccepted{Attempt: a.inv.GetAttempt(), Running: a.run != nil && !a.run.starting}
+	return &messages.InvokeAccepted{Attempt: a.inv.GetAttempt(), Running: a.run != nil && !a.run.starting, Warnings: slices.Clone(a.job.warnings)}
 }
 
 func newJob() *job {

@@ -68,8 +68,9 @@ func (h *host) warnQuarantined(quarantined []quarantined, offered []int) {
 }
 
 func (h *host) warn(format string, args ...any) {
-	if h.deps.Warn != nil {
-		h.deps.Warn(fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if h.deps.Warn == nil || !h.deps.Warn(text) {
+		h.state.warned(h.deps.Node, text)
 	}
 }
 

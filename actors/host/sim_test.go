@@ -29,6 +29,7 @@ type stage struct {
 	slots     int
 	space     *plane.Memory
 	warnings  []string
+	unheard   bool // nobody who follows jobs hears of them
 }
 
 func newStage(t *testing.T, seed uint64, slots int, log *zap.Logger) *stage {
@@ -45,7 +46,7 @@ func newStage(t *testing.T, seed uint64, slots int, log *zap.Logger) *stage {
 	s.host = s.Spawn("host", host.Props(host.Deps{
 		Log: log, Rim: s.Rim(), Node: "here", Boot: "boot", Slots: slots, Runner: s.runner, Tensors: s.space,
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
-		Warn:      func(text string) { s.warnings = append(s.warnings, text) },
+		Warn:      func(text string) bool { s.warnings = append(s.warnings, text); return !s.unheard },
 	}))
 	return s
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -14,6 +15,18 @@ type warnings []string
 func (w *warnings) add(text string) {
 	if len(*w) < maxWarnings && !slices.Contains(*w, text) {
 		*w = append(*w, text)
+	}
+}
+
+// Warned is something that people should know of the node, which followers of the
+// jobs that have attempts there are to hear. It is of the same process, and not
+// answered.
+type Warned struct{ Text string }
+
+// warned has the jobs that have attempts here tell those who follow them.
+func (s *state) warned(node, text string) {
+	for _, a := range s.open() {
+		a.job.warnings.add(fmt.Sprintf("node %q: %s", node, text))
 	}
 }
 

@@ -87,7 +87,7 @@ func (i *invoker) onAccepted(ctx actor.Context, m *messages.InvokeAccepted) {
 		i.repeat(ctx)
 	}
 	if m.GetRunning() {
-		ctx.Send(ctx.Parent(), &messages.FunctionStarted{Attempt: m.GetAttempt()})
+		ctx.Send(ctx.Parent(), &messages.FunctionStarted{Attempt: m.GetAttempt(), Warnings: m.GetWarnings()})
 	}
 }
 

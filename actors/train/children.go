@@ -104,6 +104,7 @@ func (j *job) cut(ctx actor.Context, f failed) {
 func (j *job) onFunctionStarted(m *messages.FunctionStarted) {
 	if j.ended == nil {
 		j.state.start(m.GetAttempt(), j.deps.Rim.Now())
+		j.state.warnOnce(m.GetWarnings())
 	}
 }
 

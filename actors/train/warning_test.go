@@ -19,6 +19,9 @@ func TestWhatFunctionsWarnOfIsToldOnce(t *testing.T) {
 		s.sim.Send(s.job, &messages.FunctionFinished{Answer: answer})
 	}
 	round = s.next()
+	for range 2 {
+		s.sim.Send(s.job, &messages.FunctionStarted{Attempt: round[0].GetAttempt(), Warnings: []string{"its node is odd"}})
+	}
 	broken := round[0].GetAttempt()
 	s.sim.Send(s.invokers[broken.GetFunction()], failed{
 		attempt: broken, failure: &messages.Failure{Kind: messages.FailureKind_FAILURE_KIND_USER_CODE, Text: "raised"},
@@ -27,5 +30,5 @@ func TestWhatFunctionsWarnOfIsToldOnce(t *testing.T) {
 	s.sim.Drain()
 	s.finish(round[1])
 	require.Equal(t, messages.Phase_PHASE_SUCCEEDED, s.end().GetPhase())
-	require.Equal(t, []string{"it is slow", "it is odd", "it is about to raise"}, s.warnings())
+	require.Equal(t, []string{"it is slow", "it is odd", "its node is odd", "it is about to raise"}, s.warnings())
 }
