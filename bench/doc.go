@@ -74,10 +74,10 @@
 //
 // # Sums
 //
-// Four answers of another node go to the job: s/round added up there, of-plain the
+// Four answers of another node are merged: s/round added up there first, of-plain the
 // time of the four as they are by that, of-bytes what is sent by what would be.
-// Where both processes share a machine, and its loopback is the link, a round gains
-// nothing.
+// Where both processes share a machine, and its loopback is the link, time is what
+// it costs, and bytes what it gains.
 //
 // # Store
 //

@@ -49,10 +49,11 @@ type nodeConfig struct{ Dir, API, Token string }
 
 // nodeOrder is a line to a node: what it is to do. It answers each by a nodeReply.
 type nodeOrder struct {
-	Do   string // fill, open, add, bare, clear, peak
+	Do   string // fill, open, add, merge, bare, clear, peak
 	Key  string
 	Size int64       // fill: floats; bare: bytes
-	Refs []plane.Ref // open: side by side; add
+	Refs []plane.Ref // open: side by side; add; merge
+	Sum  plane.Ref   // merge: what Refs add up to; no key: they are merged themselves
 	Of   []nodeReply // bare: what these nodes said of themselves; side by side
 }
 
@@ -171,6 +172,8 @@ func (n *benchNode) obey(o nodeOrder, r *nodeReply) (err error) {
 		err = n.open(o.Refs)
 	case "add":
 		r.Ref, err = n.add(o.Key, o.Refs)
+	case "merge":
+		r.Ref, err = n.merge(o.Key, o.Refs, o.Sum)
 	case "bare":
 		err = sideBySide(o.Of, func(of nodeReply) error { return n.copyBare(of.Self, of.Bare, o.Size) })
 	case "clear":
@@ -228,27 +231,75 @@ func sideBySide[T any](all []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// add adds up answers, as functions 0, 1, …, where they lie.
-func (n *benchNode) add(key string, refs []plane.Ref) (plane.Ref, error) {
-	p := tensor.Plan{Functions: len(refs)}
+// plan opens answers, as those of functions 0, 1, …, of a round of so many.
+func (n *benchNode) plan(refs []plane.Ref) (p tensor.Plan, done func(), err error) {
+	var open []io.Closer
+	done = func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}
+	p.Functions = len(refs)
 	for i, ref := range refs {
 		blob, err := n.space.Open(context.Background(), ref)
 		if err != nil {
-			return plane.Ref{}, err
+			return p, done, err
 		}
-		defer blob.Close()
-		p.Answers = append(p.Answers, tensor.Answer{Function: i, Weight: 1 / float64(2*len(refs)), Source: tensor.Source{R: blob, Size: blob.Size()}})
+		open = append(open, blob)
+		p.Answers = append(p.Answers, tensor.Answer{Function: i, Weight: 1, Source: tensor.Source{R: blob, Size: blob.Size()}})
+	}
+	return p, done, nil
+}
+
+// add adds up answers where they lie.
+func (n *benchNode) add(key string, refs []plane.Ref) (plane.Ref, error) {
+	p, done, err := n.plan(refs)
+	defer done()
+	if err != nil {
+		return plane.Ref{}, err
+	}
+	for i := range p.Answers {
+		p.Answers[i].Weight = 1 / float64(4*len(refs))
 	}
 	sum, err := tensor.NewSum(p)
 	if err != nil {
 		return plane.Ref{}, err
 	}
-	draft, err := n.space.Create(key, sum.Size())
+	return n.write(key, sum.Size(), sum.Write)
+}
+
+// merge merges answers: as they are, or where sum is what they add up to, that.
+func (n *benchNode) merge(key string, refs []plane.Ref, sum plane.Ref) (plane.Ref, error) {
+	from := refs
+	if sum.Key != "" {
+		from = []plane.Ref{sum}
+	}
+	p, done, err := n.plan(from)
+	defer done()
+	if err != nil {
+		return plane.Ref{}, err
+	}
+	if sum.Key != "" {
+		s := tensor.Sum{Source: p.Answers[0].Source}
+		for i := range refs {
+			s.Answers = append(s.Answers, tensor.Answer{Function: i, Weight: 1})
+		}
+		p = tensor.Plan{Functions: len(refs), Sums: []tensor.Sum{s}}
+	}
+	m, err := tensor.NewMerge(p)
+	if err != nil {
+		return plane.Ref{}, err
+	}
+	return n.write(key, m.Size(), func(w io.Writer) error { return m.Write(w, nil) })
+}
+
+func (n *benchNode) write(key string, size int64, write func(io.Writer) error) (plane.Ref, error) {
+	draft, err := n.space.Create(key, size)
 	if err != nil {
 		return plane.Ref{}, err
 	}
 	defer draft.Abort()
-	if err := sum.Write(draft); err != nil {
+	if err := write(draft); err != nil {
 		return plane.Ref{}, err
 	}
 	return draft.Seal()

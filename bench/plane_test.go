@@ -81,8 +81,8 @@ func copyBare(b *testing.B, nodes []*child, size int64) {
 	head.do(b, back)
 }
 
-// BenchmarkSums has the answers of four functions of another node come to the job:
-// as they are, and added up there.
+// BenchmarkSums merges the answers of four functions of another node: as they are,
+// and added up there.
 func BenchmarkSums(b *testing.B) {
 	for _, megabytes := range []int64{1, 10, 100} {
 		b.Run(fmt.Sprintf("model=%dMB", megabytes), func(b *testing.B) {
@@ -91,19 +91,24 @@ func BenchmarkSums(b *testing.B) {
 			var size, sum int64
 			for round := 0; b.Loop(); round++ {
 				b.StopTimer()
+				key := func(name string) string { return fmt.Sprintf("j/1/%d/%s", round, name) }
 				refs := make([]plane.Ref, 4)
 				for i := range refs {
-					refs[i] = nodes[1].do(b, nodeOrder{Do: "fill", Key: fmt.Sprintf("j/1/%d/%d", round, i), Size: megabytes * 1e6 / 4}).Ref
+					refs[i] = nodes[1].do(b, nodeOrder{Do: "fill", Key: key(fmt.Sprint(i)), Size: megabytes * 1e6 / 4}).Ref
 				}
+				merge := nodeOrder{Do: "merge", Refs: refs, Key: key("summed")}
 				b.StartTimer()
 				summed = append(summed, seconds(func() {
-					ref := nodes[1].do(b, nodeOrder{Do: "add", Key: fmt.Sprintf("j/1/%d/sum", round), Refs: refs}).Ref
-					nodes[0].do(b, nodeOrder{Do: "open", Refs: []plane.Ref{ref}})
-					sum = ref.Bytes
+					merge.Sum = nodes[1].do(b, nodeOrder{Do: "add", Key: key("sum"), Refs: refs}).Ref
+					nodes[0].do(b, merge)
 				}))
 				b.StopTimer()
-				plain = append(plain, seconds(func() { nodes[0].do(b, nodeOrder{Do: "open", Refs: refs}) }))
-				size = refs[0].Bytes * int64(len(refs))
+				size, sum = refs[0].Bytes*int64(len(refs)), merge.Sum.Bytes
+				merge.Sum, merge.Key = plane.Ref{}, key("plain")
+				plain = append(plain, seconds(func() {
+					nodes[0].do(b, nodeOrder{Do: "open", Refs: refs}) // side by side
+					nodes[0].do(b, merge)
+				}))
 				each(nodes, func(n *child) { n.do(b, nodeOrder{Do: "clear"}) })
 				b.StartTimer()
 			}
