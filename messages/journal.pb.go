@@ -31,9 +31,6 @@ type JobEvent struct {
 	Job    *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Seq    uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`                     // from 1 in each incarnation, without gaps
 	TimeMs int64                  `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // since 1970, on the sender's clock
-	// Of a JobStarted that is said again: the lowest seq that the sender still has. A
-	// Journal that lacks what comes before, as it is new, does not wait for that.
-	First uint64 `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
 	// Types that are valid to be assigned to What:
 	//
 	//	*JobEvent_Queued
@@ -98,13 +95,6 @@ func (x *JobEvent) GetSeq() uint64 {
 func (x *JobEvent) GetTimeMs() int64 {
 	if x != nil {
 		return x.TimeMs
-	}
-	return 0
-}
-
-func (x *JobEvent) GetFirst() uint64 {
-	if x != nil {
-		return x.First
 	}
 	return 0
 }
@@ -324,8 +314,12 @@ type JobStarted struct {
 	AfterIncarnation uint64 `protobuf:"varint,8,opt,name=after_incarnation,json=afterIncarnation,proto3" json:"after_incarnation,omitempty"`
 	AfterSeq         uint64 `protobuf:"varint,9,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	Node             string `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"` // where the TrainJob is
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Of one that is said again, as another node leads: the lowest seq that the sender
+	// still has. A Journal that lacks what comes before, as it is new, does not wait for
+	// that.
+	First         uint64 `protobuf:"varint,11,opt,name=first,proto3" json:"first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobStarted) Reset() {
@@ -426,6 +420,13 @@ func (x *JobStarted) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *JobStarted) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
 }
 
 // EpochStarted: the first round of an epoch begins.
@@ -1024,12 +1025,11 @@ var File_messages_journal_proto protoreflect.FileDescriptor
 
 const file_messages_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x16messages/journal.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\"\xfd\x05\n" +
+	"\x16messages/journal.proto\x12\x0ftroupe.messages\x1a\x15messages/common.proto\x1a\x16messages/history.proto\"\xe7\x05\n" +
 	"\bJobEvent\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x17\n" +
-	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\x12\x14\n" +
-	"\x05first\x18\x04 \x01(\x04R\x05first\x124\n" +
+	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\x124\n" +
 	"\x06queued\x18\n" +
 	" \x01(\v2\x1a.troupe.messages.JobQueuedH\x00R\x06queued\x127\n" +
 	"\astarted\x18\v \x01(\v2\x1b.troupe.messages.JobStartedH\x00R\astarted\x12D\n" +
@@ -1043,7 +1043,7 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\n" +
 	"taken_over\x18\x13 \x01(\v2\x1d.troupe.messages.JobTakenOverH\x00R\ttakenOverB\x06\n" +
 	"\x04what\"\v\n" +
-	"\tJobQueued\"\xa8\x02\n" +
+	"\tJobQueued\"\xbe\x02\n" +
 	"\n" +
 	"JobStarted\x12\x1b\n" +
 	"\tqueued_ms\x18\x01 \x01(\x04R\bqueuedMs\x12\x16\n" +
@@ -1056,7 +1056,8 @@ const file_messages_journal_proto_rawDesc = "" +
 	"\x11after_incarnation\x18\b \x01(\x04R\x10afterIncarnation\x12\x1b\n" +
 	"\tafter_seq\x18\t \x01(\x04R\bafterSeq\x12\x12\n" +
 	"\x04node\x18\n" +
-	" \x01(\tR\x04node\"F\n" +
+	" \x01(\tR\x04node\x12\x14\n" +
+	"\x05first\x18\v \x01(\x04R\x05first\"F\n" +
 	"\fEpochStarted\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12 \n" +
 	"\vparallelism\x18\x02 \x01(\rR\vparallelism\"\xca\x02\n" +

@@ -32,7 +32,7 @@ func (o *Outbox) Post(ctx actor.Context, journal *actor.PID, now time.Time, even
 func (o *Outbox) send(ctx actor.Context, journal *actor.PID, event *messages.JobEvent) {
 	o.unacked = append(o.unacked, event)
 	if first := o.unacked[0].GetSeq(); first > 1 && event.GetStarted() != nil && o.unacked[0].GetJob().GetIncarnation() == event.GetJob().GetIncarnation() {
-		event.First = first // it is said again, to a Journal that has heard nothing of it
+		event.GetStarted().First = first // it is said again, to a Journal that has heard nothing of it
 	}
 	Request(ctx, journal, event)
 }

@@ -56,7 +56,7 @@ func End(v *messages.JobView, r *messages.JobResult) {
 
 func (j *job) onStarted(m *messages.JobStarted, at time.Time) {
 	v := j.view
-	v.Phase, v.WaitingFor = messages.Phase_PHASE_STARTING, ""
+	v.Phase, v.WaitingFor, v.Node = messages.Phase_PHASE_STARTING, "", m.GetNode()
 	v.Parallelism, v.Slots, v.Epoch, v.Round = m.GetParallelism(), m.GetSlots(), m.GetEpoch(), m.GetRound()
 	if j.started.IsZero() {
 		j.started = at

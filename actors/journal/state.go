@@ -60,7 +60,7 @@ func (s *state) add(e *messages.JobEvent) (answered uint64, shown []*messages.Jo
 	}
 	j.hold(e)
 	before := j.last
-	skipped = j.skip(e.GetFirst())
+	skipped = j.skip(e.GetStarted().GetFirst())
 	shown = fill(nil, e.GetJob(), before, j.last+1)
 	for next := j.held[j.last+1]; next != nil; next = j.held[j.last+1] {
 		delete(j.held, j.last+1)

@@ -15,7 +15,8 @@ const strangerFor = 30 * time.Second
 
 // homeOf picks the node whose ParameterServer is to run a job: the one that the task
 // names; else where the job has the most slots, then where the fewest jobs are at
-// home, then by name. Where no host is known it is the node that leads.
+// home, then the one that leads, which has the store, then by name. Where no host is
+// known it is the one that leads.
 func (s *state) homeOf(j *job) string {
 	if s.members == nil {
 		return s.node
@@ -34,6 +35,7 @@ func (s *state) homeOf(j *job) string {
 		if h.present && !h.leaving && (best == nil || cmp.Or(
 			cmp.Compare(j.grants[best.node], j.grants[h.node]),
 			cmp.Compare(jobs[h.node], jobs[best.node]),
+			cmp.Compare(s.leads(best.node), s.leads(h.node)),
 		) < 0) {
 			best = h
 		}
@@ -42,6 +44,14 @@ func (s *state) homeOf(j *job) string {
 		return s.node
 	}
 	return best.node
+}
+
+// leads is 1 for the node that leads, else 0.
+func (s *state) leads(node string) int {
+	if node == s.node {
+		return 1
+	}
+	return 0
 }
 
 // mayHost reports whether jobs may be at home on a node: the cluster has it, and it is

@@ -92,6 +92,9 @@ func (s *session) printTask(t jobjson.TaskDetails) error {
 		line("so far", "loss %s, accuracy %s", orDash("%.3f", t.Loss), orDash("%.1f %%", t.Accuracy))
 	}
 	line("times", "queued %s, starting %s, running %s, ETA %s", eta(t.QueuedS), eta(t.StartingS), eta(t.RunningS), eta(t.ETAS))
+	if t.Node != "" {
+		line("node", "%s", t.Node)
+	}
 	if t.Incarnation > 1 {
 		line("started", "%d times", t.Incarnation)
 	}

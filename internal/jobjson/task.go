@@ -21,6 +21,7 @@ type Task struct {
 	DatasetDigest   string   `json:"dataset_digest"`
 	FunctionVersion string   `json:"function_version" doc:"empty: a built-in function"`
 	Slots           uint32   `json:"slots" doc:"granted at its start"`
+	Node            string   `json:"node" doc:"where its TrainJob is, or was last; empty: not started yet, or not known"`
 	Loss            *float64 `json:"loss" doc:"of the latest merge"`
 	Accuracy        *float64 `json:"accuracy" doc:"the last measured, percent"`
 	SamplesPerS     float64  `json:"samples_per_s" doc:"of late; 0: not known"`
@@ -77,7 +78,7 @@ func newTask(v *messages.JobView, fields []optionField) Task {
 		Incarnation: v.GetIncarnation(), Origin: v.GetOrigin(),
 		Epoch: v.GetEpoch(), Round: v.GetRound(), EpochSamples: v.GetEpochSamples(),
 		TrainSamples: t.GetTrainSamples(), TestSamples: t.GetTestSamples(),
-		DatasetDigest: t.GetDatasetDigest(), FunctionVersion: t.GetFunctionVersion(), Slots: v.GetSlots(),
+		DatasetDigest: t.GetDatasetDigest(), FunctionVersion: t.GetFunctionVersion(), Slots: v.GetSlots(), Node: v.GetNode(),
 		Loss: measured(v.Loss), Accuracy: measured(v.Accuracy), SamplesPerS: finite(v.GetSamplesPerS()), SubmittedMs: v.GetSubmittedMs(),
 		QueuedS: measured(v.QueuedS), StartingS: measured(v.StartingS), RunningS: measured(v.RunningS), Life: v.GetLife(), ETAS: measured(v.EtaS),
 		WaitingFor: unlessEmpty(v.GetWaitingFor()),
@@ -92,7 +93,7 @@ func (t Task) View() *messages.JobView {
 	task.DatasetDigest, task.FunctionVersion = t.DatasetDigest, t.FunctionVersion
 	v := &messages.JobView{
 		Id: t.Job.ID, Phase: phase(t.Phase), Incarnation: t.Incarnation, Task: task, Origin: t.Origin,
-		Parallelism: t.Job.State.Parallelism, Slots: t.Slots, Epoch: t.Epoch, Round: t.Round, EpochSamples: t.EpochSamples,
+		Parallelism: t.Job.State.Parallelism, Slots: t.Slots, Node: t.Node, Epoch: t.Epoch, Round: t.Round, EpochSamples: t.EpochSamples,
 		Loss: t.Loss, Accuracy: t.Accuracy, SamplesPerS: t.SamplesPerS, SubmittedMs: t.SubmittedMs,
 		Life: t.Life, QueuedS: t.QueuedS, StartingS: t.StartingS, RunningS: t.RunningS, EtaS: t.ETAS,
 		Retries: t.Retries, LostFunctions: t.LostFunctions, RejectedResults: t.RejectedResults,

@@ -26,6 +26,7 @@ import "time"
 const (
 	attemptHeader = "Troupe-Attempt" // the name of a write
 	lifeHeader    = "Troupe-Life"    // what is pinned
+	urlHeader     = "Troupe-Store"   // the URL that keys of the store are appended to, for people
 	commitTrailer = "Troupe-Commit"  // "<bytes> <xxhash64>"
 )
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -84,6 +85,7 @@ func (h *Handler) pin(ctx context.Context) (context.Context, string, error) {
 func (h *Handler) life(w http.ResponseWriter, r *http.Request) error {
 	_, life, err := h.pin(r.Context())
 	if err == nil {
+		w.Header().Set(urlHeader, strings.TrimSuffix(h.store.URL("x"), "x"))
 		_, _ = io.WriteString(w, life)
 	}
 	return err

@@ -27,6 +27,7 @@ func (s *Store) Pin(ctx context.Context) (context.Context, uint64, error) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	const most = 1 << 10
+	s.learn(answer.Header.Get(urlHeader))
 	place, err := io.ReadAll(io.LimitReader(answer.Body, most))
 	if err != nil {
 		return ctx, 0, fault.New(op, fault.Unavailable, "read the answer: %w", err)
@@ -39,6 +40,13 @@ func (s *Store) Pin(ctx context.Context) (context.Context, uint64, error) {
 	}
 	p := pin{s, string(place), s.lifeOf(string(place))}
 	return context.WithValue(ctx, pinKey{}, p), p.life, nil
+}
+
+// learn takes in what the keys of the other node's store follow.
+func (s *Store) learn(url string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.url = url
 }
 
 // lifeOf numbers the places.

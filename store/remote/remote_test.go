@@ -164,3 +164,15 @@ func TestPin(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
 }
+
+// What a store's objects are called for people is what its own node calls them.
+func TestObjectsAreCalledAsTheirNodeCallsThem(t *testing.T) {
+	there := store.NewMem()
+	defer there.Close()
+	server := httptest.NewServer(remote.NewHandler(there))
+	defer server.Close()
+	s := remote.New(remote.At(server.Client(), server.URL))
+	_, _, err := s.Pin(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "mem:///a/k.json", s.URL("a/k.json"))
+}

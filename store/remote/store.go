@@ -35,6 +35,7 @@ type Store struct {
 	doubts map[string][]attemptName // by key: writes of which nobody knows what became
 	life   uint64                   // how many places the other node has told
 	place  string                   // the last of them
+	url    string                   // that keys are appended to, as the other node shows them; "": not heard yet
 }
 
 var (
@@ -86,8 +87,15 @@ func (s *Store) Stat(ctx context.Context, key string) (store.Object, error) {
 	return *answer.Object, nil
 }
 
-// URL implements store.Store.
+// URL implements store.Store: it is that of the other node's store, once Pin has heard
+// it.
 func (s *Store) URL(key string) string {
+	s.mu.Lock()
+	known := s.url
+	s.mu.Unlock()
+	if known != "" {
+		return known + (&url.URL{Path: key}).EscapedPath()
+	}
 	_, base, err := s.peer()
 	if err != nil {
 		base = "https://unknown" // nobody is reached by it anyway

@@ -137,12 +137,16 @@ type details struct {
 	Phase       string `json:"phase"`
 	Reason      string `json:"reason"`
 	Origin      string `json:"origin"`
+	Node        string `json:"node"`
 	Incarnation int    `json:"incarnation"`
 	Epoch       int    `json:"epoch"`
 	Epochs      []struct {
 		Epoch   int `json:"epoch"`
 		Samples int `json:"samples"`
 	} `json:"epochs"`
+	Result struct {
+		Model string `json:"model"`
+	} `json:"result"`
 }
 
 func (s *server) show(t *testing.T, id string) (d details) {
