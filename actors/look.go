@@ -89,6 +89,7 @@ func (j *StoredJob) view() *messages.JobView {
 	if st == nil {
 		return v
 	}
+	v.Node = st.GetNode()
 	v.Incarnation, v.Epoch, v.Round, v.Parallelism = st.GetJob().GetIncarnation(), st.GetEpoch(), st.GetRound(), st.GetParallelism()
 	v.Epochs, v.Record, v.Result = st.GetHistory().GetEpochs(), st.GetHistory().GetRecord(), st.GetResult()
 	timesOf(v, st.GetHistory())

@@ -200,6 +200,7 @@ type JobState struct {
 	Bereft        []uint32   `protobuf:"varint,20,rep,packed,name=bereft,proto3" json:"bereft,omitempty"`
 	Result        *JobResult `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"` // set once the job has ended; then without tensors where it SUCCEEDED
 	Nodes         []string   `protobuf:"bytes,22,rep,name=nodes,proto3" json:"nodes,omitempty"`   // whose hosts may hold tensors of the job, by name
+	Node          string     `protobuf:"bytes,23,opt,name=node,proto3" json:"node,omitempty"`     // where the TrainJob was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +387,13 @@ func (x *JobState) GetNodes() []string {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *JobState) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 // EventEnd is the last event that counts of an incarnation that is over.
@@ -824,7 +832,7 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\vparallelism\x18\x04 \x01(\rR\vparallelism\x12+\n" +
 	"\x11after_incarnation\x18\x06 \x01(\x04R\x10afterIncarnation\x12\x17\n" +
 	"\x04life\x18\x05 \x01(\x04H\x00R\x04life\x88\x01\x01B\a\n" +
-	"\x05_life\"\xd1\b\n" +
+	"\x05_life\"\xe5\b\n" +
 	"\bJobState\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x03R\x06timeMs\x12\x14\n" +
@@ -852,7 +860,8 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"endedEarly\x12\x16\n" +
 	"\x06bereft\x18\x14 \x03(\rR\x06bereft\x122\n" +
 	"\x06result\x18\x10 \x01(\v2\x1a.troupe.messages.JobResultR\x06result\x12\x14\n" +
-	"\x05nodes\x18\x16 \x03(\tR\x05nodes\x1aY\n" +
+	"\x05nodes\x18\x16 \x03(\tR\x05nodes\x12\x12\n" +
+	"\x04node\x18\x17 \x01(\tR\x04node\x1aY\n" +
 	"\x0fOptimizersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.troupe.messages.TensorRefR\x05value:\x028\x01\x1aX\n" +

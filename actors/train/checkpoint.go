@@ -208,7 +208,7 @@ func (j *job) lastState(result *messages.JobResult) *messages.JobState {
 	if j.state.marked != nil && result.GetPhase() != messages.Phase_PHASE_SUCCEEDED {
 		last = proto.CloneOf(j.state.marked)
 	}
-	last.Events, last.Before = j.state.emitted, j.state.before
+	last.Events, last.Before, last.Node = j.state.emitted, j.state.before, j.deps.Node
 	last.Job, last.TimeMs, last.Result = j.state.ref, j.deps.Rim.Now().UnixMilli(), result
 	return last
 }

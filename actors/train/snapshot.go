@@ -22,7 +22,7 @@ func (s *state) mark(now time.Time) {
 		Best:      s.best, EndedEarly: s.early, Bereft: sorted(s.bereft),
 		Validate: s.validate, NextCheck: s.nextCheck, History: s.history.snapshot(now),
 		Events: s.emitted, Before: s.before,
-		Nodes: slices.Sorted(maps.Keys(s.nodes)),
+		Node: s.node, Nodes: slices.Sorted(maps.Keys(s.nodes)),
 	}
 }
 
