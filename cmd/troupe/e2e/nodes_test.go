@@ -66,8 +66,8 @@ func TestE2EThreeNodesGiveTheModelOfOne(t *testing.T) {
 	}
 	flags := []string{"-e", "3", "-p", "6", "--static"}
 	for near, far := range map[string]string{
-		one.train(t, flags...).path(t):                               train(append(flags, "-f", "mlp", "-d", "digits")...),
-		one.train(t, append(flags, "--compress", "int8")...).path(t): train(append(flags, "-f", "mlp", "-d", "digits", "--compress", "int8")...),
+		one.train(t, flags...).path(t):                                                                               train(append(flags, "-f", "mlp", "-d", "digits")...),
+		one.train(t, append(flags, "--compress", "int8")...).path(t):                                                 train(append(flags, "-f", "mlp", "-d", "digits", "--compress", "int8")...),
 		one.run(t, append([]string{program(t, "halves.py"), "-d", one.samples(t, 300, 60, 4)}, flags...)...).path(t): train(append(flags, "-f", "halves", "-d", "noise")...),
 	} {
 		want, err := os.ReadFile(near)
