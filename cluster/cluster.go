@@ -116,10 +116,14 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		lease: newLease(), known: map[string]place{}, clients: map[string]*client{}, differ: map[string]bool{}, watchers: map[int]func([]Member){},
 		changed: make(chan struct{}), done: make(chan struct{}),
 	}
+	life, err := c.id.NextLife()
+	if err != nil {
+		return nil, err
+	}
 	leads := c.id.Authority() != nil
 	c.table = newTable(c.Self(), leads)
 	c.facts = &messages.NodeFacts{
-		Boot: c.boot, Protocol: Protocol, Version: config.Version, Http: config.HTTP, Roles: config.Roles, Slots: config.Slots,
+		Boot: c.boot, Life: life, Protocol: Protocol, Version: config.Version, Http: config.HTTP, Roles: config.Roles, Slots: config.Slots,
 		Labels: config.Labels, Leader: leads, SharesStore: true, Remoting: "[2001:db8:1234:1234:1234:1234:1234:1234]:65535",
 	}
 	if n := proto.Size(c.facts) + 2; n > maxFacts {

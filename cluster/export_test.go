@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/troupe-ml/troupe/messages"
@@ -26,11 +28,16 @@ type Table struct{ *table }
 
 func NewTable(self string, leads bool) Table { return Table{newTable(self, leads)} }
 
-// Update tells the table of nodes, each "node/boot", all announced.
+// Update tells the table of nodes, each "node/boot", all announced. A boot ends in
+// the number of its life.
 func (t Table) Update(now time.Time, nodes ...[2]string) (gone []Member, changed bool) {
 	var views []view
 	for _, n := range nodes {
-		views = append(views, view{n[0], n[0] + ":1", &messages.NodeFacts{Boot: n[1], Protocol: Protocol, Announced: true, Leader: n[0] == "head"}})
+		life, err := strconv.ParseUint(strings.TrimLeft(n[1], "abcdefghijklmnopqrstuvwxyz"), 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		views = append(views, view{n[0], n[0] + ":1", &messages.NodeFacts{Boot: n[1], Life: life, Protocol: Protocol, Announced: true, Leader: n[0] == "head"}})
 	}
 	return t.update(views, now)
 }
@@ -40,6 +47,7 @@ func (t Table) Ask()                                   { t.ask() }
 func (t Table) Left(node, boot string, now time.Time)  { t.left(node, boot, now) }
 func (t Table) Told(boots []string, now time.Time)     { t.told(boots, now) }
 func (t Table) Evictions() []string                    { return t.evictions() }
+func (t Table) IsOver(boot string) bool                { return t.isOver(boot) }
 func (t Table) List() []Member                         { return t.list() }
 
 // Lease is the lease of a node, for tests.

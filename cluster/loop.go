@@ -146,8 +146,7 @@ func (c *Cluster) beat(node string, b *messages.Beat) *messages.BeatReply {
 	} else if is {
 		delete(c.differ, p.address)
 	}
-	_, evicted := c.table.evicted[b.GetBoot()]
-	return &messages.BeatReply{Boot: c.boot, Evicted: evicted}
+	return &messages.BeatReply{Boot: c.boot, Evicted: c.table.isOver(b.GetBoot())}
 }
 
 // answered takes the answer to a beat.

@@ -12,6 +12,7 @@ const Protocol = 1
 type Member struct {
 	Node        string            // its id, the same over restarts
 	Boot        string            // of this life of it: another after each restart
+	Life        uint64            // its number, from 1: the higher one is the later
 	Address     string            // host:port of its node listener
 	Remoting    string            // host:port of its actors
 	HTTP        string            // URL of its API, "" where it has none

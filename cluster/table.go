@@ -72,9 +72,13 @@ func (t *table) update(views []view, now time.Time) (gone []Member, changed bool
 		}
 		seen[v.node] = true
 		m := newMember(v, now)
-		if known, is := t.members[v.node]; is && known.Boot == m.Boot {
+		switch known, is := t.members[v.node]; {
+		case is && known.Boot == m.Boot:
 			m.LastSeen = known.LastSeen
-		} else if is {
+		case is && known.Life > m.Life: // the gossip may bring an earlier life up again
+			t.over[m.Boot] = now
+			continue
+		case is:
 			t.over[known.Boot] = now // it lives again
 		}
 		if t.members[v.node].Boot != m.Boot {
@@ -115,6 +119,14 @@ func (t *table) left(node, boot string, now time.Time) {
 	if t.members[node].Boot == boot {
 		delete(t.members, node)
 	}
+}
+
+// isOver reports whether a boot that asks is to be told that it is over: the
+// leader knows of all that are, others of those that the leader has evicted.
+func (t *table) isOver(boot string) bool {
+	_, over := t.over[boot]
+	_, evicted := t.evicted[boot]
+	return evicted || t.leads && over
 }
 
 // told takes the word of the leader about boots that it has evicted.
@@ -185,7 +197,7 @@ func (t *table) list() []Member {
 func newMember(v view, now time.Time) Member {
 	f := v.facts
 	return Member{
-		Node: v.node, Boot: f.GetBoot(), Address: v.address, Remoting: f.GetRemoting(), HTTP: f.GetHttp(),
+		Node: v.node, Boot: f.GetBoot(), Life: f.GetLife(), Address: v.address, Remoting: f.GetRemoting(), HTTP: f.GetHttp(),
 		Roles: f.GetRoles(), Slots: f.GetSlots(), Labels: f.GetLabels(), Version: f.GetVersion(), Protocol: f.GetProtocol(),
 		Leader: f.GetLeader(), SharesStore: f.GetSharesStore(), LastSeen: now, Alive: true,
 	}

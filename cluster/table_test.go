@@ -103,6 +103,23 @@ func TestANewLifeEndsTheOneBefore(t *testing.T) {
 	require.Empty(t, l.Evictions())
 }
 
+// A leader that has just begun hears of a node that has just begun, and then, from
+// those who were there before, of its life before.
+func TestAnEarlierLifeEndsNone(t *testing.T) {
+	l, b := cluster.NewTable("head", true), cluster.NewTable("beta", false)
+	for _, table := range []cluster.Table{l, b} {
+		table.Update(begin, head, [2]string{"alpha", "a2"})
+		gone, changed := table.Update(after(1), head, alpha)
+		require.Empty(t, gone)
+		require.False(t, changed)
+		table.Update(after(2), head, [2]string{"alpha", "a2"})
+		require.Equal(t, "alpha/a2 head/h1", shown(table.List()))
+		require.False(t, table.IsOver("a2"))
+	}
+	require.True(t, l.IsOver("a1"), "it hears so, should it live")
+	require.False(t, b.IsOver("a1"), "that is the leader's to say")
+}
+
 func TestTheLeaderTellsOfTheLatestEvictions(t *testing.T) {
 	l := cluster.NewTable("head", true)
 	for i := range 100 {

@@ -25,7 +25,7 @@ const (
 
 // NodeFacts is what a node says of itself to all others, through the gossip. At
 // most 512 bytes. The newest of a boot counts; those of another boot are of
-// another life of the node.
+// another life of the node: the one of the higher number is the later.
 type NodeFacts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          string                 `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`                                                                               // another one after each start
@@ -39,6 +39,7 @@ type NodeFacts struct {
 	Labels        map[string]string      `protobuf:"bytes,9,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // given by people
 	Leader        bool                   `protobuf:"varint,10,opt,name=leader,proto3" json:"leader,omitempty"`                                                                         // it leads
 	SharesStore   bool                   `protobuf:"varint,11,opt,name=shares_store,json=sharesStore,proto3" json:"shares_store,omitempty"`                                            // it works on the leader's bucket itself
+	Life          uint64                 `protobuf:"varint,12,opt,name=life,proto3" json:"life,omitempty"`                                                                             // the number of this boot among those of the node, from 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +151,13 @@ func (x *NodeFacts) GetSharesStore() bool {
 	return false
 }
 
+func (x *NodeFacts) GetLife() uint64 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
 // Beat (query) asks whether a node is well, each second over the link to it;
 // answered by BeatReply on the same connection. A lost one is one of many.
 type Beat struct {
@@ -224,7 +232,7 @@ func (x *Beat) GetDigest() uint64 {
 type BeatReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          string                 `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`        // of who answers
-	Evicted       bool                   `protobuf:"varint,2,opt,name=evicted,proto3" json:"evicted,omitempty"` // who asked is not of the cluster any more, in that boot: the leader has decided so
+	Evicted       bool                   `protobuf:"varint,2,opt,name=evicted,proto3" json:"evicted,omitempty"` // who asked is not of the cluster any more, in that boot: the leader has decided so, or knows a later one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -323,7 +331,7 @@ var File_messages_cluster_proto protoreflect.FileDescriptor
 
 const file_messages_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x16messages/cluster.proto\x12\x0ftroupe.messages\"\x85\x03\n" +
+	"\x16messages/cluster.proto\x12\x0ftroupe.messages\"\x99\x03\n" +
 	"\tNodeFacts\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\tR\x04boot\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\rR\bprotocol\x12\x18\n" +
@@ -336,7 +344,8 @@ const file_messages_cluster_proto_rawDesc = "" +
 	"\x06labels\x18\t \x03(\v2&.troupe.messages.NodeFacts.LabelsEntryR\x06labels\x12\x16\n" +
 	"\x06leader\x18\n" +
 	" \x01(\bR\x06leader\x12!\n" +
-	"\fshares_store\x18\v \x01(\bR\vsharesStore\x1a9\n" +
+	"\fshares_store\x18\v \x01(\bR\vsharesStore\x12\x12\n" +
+	"\x04life\x18\f \x01(\x04R\x04life\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"d\n" +

@@ -53,6 +53,7 @@ type note struct {
 	Port   int    `json:"port,omitempty"`   // of the node listener, the last time
 	Leader string `json:"leader,omitempty"` // host:port of the leader's node listener, the last time
 	Join   string `json:"join,omitempty"`   // host:port of the API of the node that was joined
+	Lives  uint64 `json:"lives,omitempty"`  // that the node has begun
 }
 
 // Open reads the identity of a node that has joined before. NotFound: none has;
@@ -205,6 +206,16 @@ func (i *Identity) Leader() (address, api string) {
 // SetPort remembers the port of the node listener. Unavailable.
 func (i *Identity) SetPort(port int) error {
 	return i.remember(func(n *note) { n.Port = port })
+}
+
+// NextLife counts the lives of the node: each call gives a higher number than all
+// before it. Unavailable.
+func (i *Identity) NextLife() (life uint64, err error) {
+	err = i.remember(func(n *note) {
+		n.Lives++
+		life = n.Lives
+	})
+	return life, err
 }
 
 // SetLeader remembers where the leader is. Unavailable.
