@@ -119,7 +119,7 @@ func timesOf(v *messages.JobView, h *messages.JobHistory) {
 
 // goesOn is a job as it is when it is taken up, with the lives before that one.
 func (j *StoredJob) goesOn(t *messages.TrainTask, life uint64) *messages.JobView {
-	v := &messages.JobView{Id: j.ID, Origin: j.Origin, Task: t, SubmittedMs: j.submittedMs, Life: life, Epochs: j.State.GetHistory().GetEpochs()}
+	v := &messages.JobView{Id: j.ID, Origin: j.Origin, Task: t, SubmittedMs: j.submittedMs, Life: life, Node: j.State.GetNode(), Epochs: j.State.GetHistory().GetEpochs()}
 	if h := j.State.GetHistory(); h != nil {
 		timesOf(v, h)
 	}

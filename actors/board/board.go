@@ -208,7 +208,7 @@ type job struct {
 
 func newJob(v *messages.JobView, since time.Time) *job {
 	return &job{queued: since, view: &messages.JobView{
-		Id: v.GetId(), Origin: v.GetOrigin(), Task: v.GetTask(), Life: v.GetLife(), Phase: messages.Phase_PHASE_QUEUED, SubmittedMs: v.GetSubmittedMs(),
+		Id: v.GetId(), Origin: v.GetOrigin(), Task: v.GetTask(), Life: v.GetLife(), Node: v.GetNode(), Phase: messages.Phase_PHASE_QUEUED, SubmittedMs: v.GetSubmittedMs(),
 		WaitingFor: slotFor(v.GetTask()), Epochs: slices.Clone(v.GetEpochs()), QueuedS: v.QueuedS, StartingS: v.StartingS, RunningS: v.RunningS,
 	}}
 }
