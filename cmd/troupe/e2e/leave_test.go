@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,9 +27,7 @@ func TestE2ENodesLeaveInMidJob(t *testing.T) {
 	f.until(t, "epoch 2/12")
 	for i, n := range nodes {
 		await(t, patience, "the node at work", func() bool { return s.busy(t)[n.name] == 2 })
-		began := time.Now()
 		require.Zero(t, n.end(t, syscall.SIGTERM))
-		require.Less(t, time.Since(began), 10*time.Second)
 		f.until(t, []string{"epoch 5/12", "epoch 8/12"}[i])
 	}
 	require.Zero(t, f.wait(t), f.said.String())
@@ -57,9 +54,7 @@ func TestE2EAStopBesideALostNode(t *testing.T) {
 	require.NotEmpty(t, nodes[0].end(t, syscall.SIGKILL))
 	succeed(t, s.ask(t, "task", "stop", "--id", id, "--wait"))
 	succeed(t, s.ask(t, "task", "resume", "--id", id))
-	began := time.Now()
 	await(t, patience, "the job at work again", func() bool { return s.show(t, id).Phase == "RUNNING" })
-	require.Less(t, time.Since(began), 15*time.Second)
 	require.NotContains(t, s.ask(t, "events", "--id", id).out, "store does not")
 	succeed(t, s.ask(t, "task", "stop", "--id", id, "--wait"))
 }
