@@ -226,8 +226,8 @@ func TestNetAMachineIsKilledInMidRound(t *testing.T) {
 	succeed(t, m.server.ask(t, "dataset", "create", "--name", "noise", "--from", m.server.samples(t, 300, 60, 4)))
 	f := m.server.follow(t, "train", "-f", "doubles", "-d", "noise", "-e", "6", "-b", "5", "-K", "5", "-p", "6", "--static", "--no-backup", "--env", "PAUSE=0.1", "--follow")
 	id := strings.TrimSuffix(strings.Fields(f.until(t, "job "))[1], ":")
-	well := m.working(t)
 	f.until(t, "epoch 2/6")
+	well := m.working(t)
 	dead, at := m.nodes[0], 0
 	if m.owner(t, id) == dead.name { // the job is to stay at home
 		dead, at = m.nodes[1], 1
@@ -243,15 +243,21 @@ func TestNetAMachineIsKilledInMidRound(t *testing.T) {
 	require.Zero(t, f.wait(t), f.said.String())
 	require.Contains(t, f.out.String(), "SUCCEEDED after 6 epochs")
 	require.Equal(t, 6, strings.Count(f.said.String(), "  N=6  samples 300  "), f.said.String())
-	failures := 0
+	failures, stragglers := 0, 0 // those that a busy machine makes
 	for _, line := range strings.Split(succeed(t, m.server.ask(t, "events", "--id", id)).out, "\n") {
-		if strings.Contains(line, "function_failed") {
+		switch {
+		case !strings.Contains(line, "function_failed"):
+		case strings.Contains(line, "timed out after"):
+			stragglers++
+		default:
 			failures++
 			require.Contains(t, line, dead.name)
 		}
 	}
 	require.InDelta(t, 1.5, failures, 0.5, "the two of the node, unless one had just ended")
-	well.same(t)
+	if stragglers == 0 { // a straggler that is cut takes its worker along
+		well.same(t)
+	}
 	m.end(t)
 }
 
