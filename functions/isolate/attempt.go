@@ -33,9 +33,9 @@ func (a *attempt) run() (functions.Answer, error) {
 	if err != nil {
 		return functions.Answer{}, err
 	}
-	a.rt.began(a, w)
+	ended := a.rt.at.Add(a.inv.JobID, a.inv.Index, func() string { return w.whereabouts(a.inv.JobID) })
 	answer, err := a.exchange(w, request)
-	a.rt.ended(a)
+	ended()
 	kind := fault.KindOf(err)
 	switch {
 	case a.ctx.Err() != nil:

@@ -36,11 +36,11 @@ type Runtime struct {
 	running sync.WaitGroup // calls and timers
 	tasks   sync.WaitGroup // goroutines that end with their process
 	spawner func() *child.Spawner
+	at      child.Running
 
 	mu      sync.Mutex // guards what follows
 	idle    map[int]*worker
-	at      map[*attempt]*worker // attempts that children are at work on
-	started bool                 // the spawner
+	started bool // the spawner
 	closed  bool
 }
 
@@ -57,7 +57,7 @@ func New(c Config) *Runtime {
 	if c.Log == nil {
 		c.Log = func(child.Line) {}
 	}
-	r := &Runtime{config: c, idle: map[int]*worker{}, at: map[*attempt]*worker{}}
+	r := &Runtime{config: c, idle: map[int]*worker{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.spawner = sync.OnceValue(func() *child.Spawner {
 		r.mu.Lock()

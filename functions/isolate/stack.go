@@ -3,7 +3,6 @@ package isolate
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/troupe-ml/troupe/functions"
@@ -17,43 +16,8 @@ const (
 
 var _ functions.Tracer = (*Runtime)(nil)
 
-// began and ended frame the time that an attempt is in a child's hands.
-func (r *Runtime) began(a *attempt, w *worker) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.at[a] = w
-}
-
-func (r *Runtime) ended(a *attempt) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.at, a)
-}
-
-// Stacks implements functions.Tracer: all children are asked at once.
-func (r *Runtime) Stacks(jobID string) map[int]string {
-	r.mu.Lock()
-	at := map[*attempt]*worker{}
-	for a, w := range r.at {
-		if a.inv.JobID == jobID {
-			at[a] = w
-		}
-	}
-	r.mu.Unlock()
-	var wg sync.WaitGroup
-	var mu sync.Mutex // guards stacks
-	stacks := map[int]string{}
-	for a, w := range at {
-		wg.Go(func() {
-			text := w.whereabouts(jobID)
-			mu.Lock()
-			defer mu.Unlock()
-			stacks[a.inv.Index] = text
-		})
-	}
-	wg.Wait()
-	return stacks
-}
+// Stacks implements functions.Tracer.
+func (r *Runtime) Stacks(jobID string) map[int]string { return r.at.Stacks(jobID) }
 
 // whereabouts asks a child where it is.
 func (w *worker) whereabouts(jobID string) string {

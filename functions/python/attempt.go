@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/troupe-ml/troupe/functions"
@@ -58,9 +59,11 @@ func (a *attempt) run() (functions.Answer, error) {
 	if text := a.program.slowness(); text != "" {
 		a.warn("", text)
 	}
-	a.rt.began(a, w)
+	ended := a.rt.at.Add(a.inv.JobID, a.inv.Index, func() string {
+		return strings.Join(a.rt.stackOf(w.proc, w.stacks, a.program.Path), "\n")
+	})
 	answer, err := a.exchange(w, request)
-	a.rt.ended(a)
+	ended()
 	kind := fault.KindOf(err)
 	switch {
 	case a.ctx.Err() != nil:

@@ -19,6 +19,7 @@ type Runtime struct {
 	cores   *cores
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
+	at      child.Running
 	running sync.WaitGroup // calls and timers
 	tasks   sync.WaitGroup // goroutines that end with their process
 
@@ -33,7 +34,6 @@ type Runtime struct {
 	programs map[string]*program
 	all      []*program // those that were replaced too
 	closed   bool
-	at       map[*attempt]*worker // that run
 
 	finding sync.Mutex // guards found
 	found   string     // the interpreter

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,47 +33,8 @@ func (r *Runtime) stackFile(token string) string { return filepath.Join(r.dir, "
 
 var _ functions.Tracer = (*Runtime)(nil)
 
-// began and ended frame the time that an attempt is in a worker's hands.
-func (r *Runtime) began(a *attempt, w *worker) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.at == nil {
-		r.at = map[*attempt]*worker{}
-	}
-	r.at[a] = w
-}
-
-func (r *Runtime) ended(a *attempt) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.at, a)
-}
-
-// Stacks implements functions.Tracer: the Python stacks of all threads. All
-// functions are asked at once, so that many take no longer than one.
-func (r *Runtime) Stacks(jobID string) map[int]string {
-	r.mu.Lock()
-	at := map[*attempt]*worker{}
-	for a, w := range r.at {
-		if a.inv.JobID == jobID {
-			at[a] = w
-		}
-	}
-	r.mu.Unlock()
-	var wg sync.WaitGroup
-	var mu sync.Mutex // guards stacks
-	stacks := map[int]string{}
-	for a, w := range at {
-		wg.Go(func() {
-			stack := strings.Join(r.stackOf(w.proc, w.stacks, a.program.Path), "\n")
-			mu.Lock()
-			defer mu.Unlock()
-			stacks[a.inv.Index] = stack
-		})
-	}
-	wg.Wait()
-	return stacks
-}
+// Stacks implements functions.Tracer: the Python stacks of all threads.
+func (r *Runtime) Stacks(jobID string) map[int]string { return r.at.Stacks(jobID) }
 
 // stackOf has a process write where each of its threads is into the file of its
 // stacks, and returns that as lines; of one that cannot, a line that says so.
