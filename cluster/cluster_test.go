@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -279,4 +281,50 @@ func TestALeaderThatCannotBeReachedWhereItSaysIsNotJoined(t *testing.T) {
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.ErrorContains(t, err, "says that it is at 127.0.0.7:")
 	require.ErrorContains(t, err, "--advertise")
+}
+
+// A folder that was copied: one node of it works, the other is told where that one
+// is. One that has moved is no other.
+func TestOfTwoNodesWithOneIdentityTheSecondIsRefused(t *testing.T) {
+	l := lead(t, t.TempDir(), nil)
+	l.Announce()
+	a := l.join(t, "a", nil)
+	a.Announce()
+	l.awaitCount(t, 2)
+	copied := t.TempDir()
+	require.NoError(t, os.CopyFS(copied, os.DirFS(l.dir+"/joined-a")))
+	files, err := os.ReadDir(copied)
+	require.NoError(t, err)
+	for _, f := range files {
+		require.NoError(t, os.Chmod(filepath.Join(copied, f.Name()), 0o600))
+	}
+	id, err := trust.Open(copied)
+	require.NoError(t, err)
+	require.Equal(t, a.Self(), id.Node())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = cluster.Start(ctx, cluster.Config{Log: zap.NewNop(), Identity: id, Listen: "127.0.0.1:0", Version: "test"})
+	require.Equal(t, fault.Conflict, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "node "+a.Self()+" runs at "+a.Address()+" already")
+	require.ErrorContains(t, err, "--tls-dir")
+	a.end()
+	moved := start(t, id, nil)
+	require.NotEqual(t, a.Address(), moved.Address())
+	moved.Announce()
+	require.Equal(t, moved.Address(), find(l.awaitCount(t, 2), a.Self()).Address)
+}
+
+// A node that was told another address of the leader remembers the one by which
+// others reach it: by that it finds out where it is to be reached itself.
+func TestANodeRemembersWhereItsLeaderSaysThatItIs(t *testing.T) {
+	l := lead(t, t.TempDir(), func(c *cluster.Config) { c.Listen, c.Advertise = "0.0.0.0:0", "127.0.0.7" })
+	l.Announce()
+	id, err := trust.Join(t.Context(), l.newcomer(t, "a"))
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(l.Address())
+	require.NoError(t, err)
+	require.NoError(t, id.SetLeader("127.0.0.1:"+port))
+	start(t, id, nil)
+	leader, _ := id.Leader()
+	require.Equal(t, "127.0.0.7:"+port, leader)
 }

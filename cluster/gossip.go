@@ -95,7 +95,7 @@ func (d *delegate) views() []view {
 
 func (d *delegate) NotifyConflict(a, b *memberlist.Node) {
 	d.log.Error("two nodes have one id: is a folder of certificates copied? start one of them with another --tls-dir",
-		zap.String("node", a.Name), zap.String("address", a.Address()), zap.String("other", b.Address()))
+		zap.String("peer", a.Name), zap.String("address", a.Address()), zap.String("other", b.Address()))
 }
 
 // NotifyAlive refuses what is no node of ours.
@@ -130,11 +130,11 @@ func (g gossipLog) Write(line []byte) (int, error) {
 	rest = strings.TrimPrefix(rest, "memberlist: ")
 	switch level {
 	case "[ERR]", "[ERROR]":
-		g.to.Warn("gossip", zap.String("msg", rest)) // whom it is about is dead, or no node
+		g.to.Warn("gossip", zap.String("says", rest)) // whom it is about is dead, or no node
 	case "[WARN]":
-		g.to.Info("gossip", zap.String("msg", rest))
+		g.to.Info("gossip", zap.String("says", rest))
 	default:
-		g.to.Debug("gossip", zap.String("msg", rest))
+		g.to.Debug("gossip", zap.String("says", rest))
 	}
 	return len(line), nil
 }

@@ -34,7 +34,7 @@ type guard struct {
 
 // unary refuses the library's administrative calls.
 func (g *guard) unary(ctx context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
-	g.log.Warn("call refused", zap.String("node", nodeOf(ctx)), zap.String("method", info.FullMethod))
+	g.log.Warn("call refused", zap.String("peer", nodeOf(ctx)), zap.String("method", info.FullMethod))
 	return nil, status.Errorf(codes.PermissionDenied, "%s is not for nodes", info.FullMethod)
 }
 
@@ -42,12 +42,12 @@ func (g *guard) unary(ctx context.Context, _ any, info *grpc.UnaryServerInfo, _ 
 func (g *guard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	node := nodeOf(s.Context())
 	if info.FullMethod != receiveMethod {
-		g.log.Warn("call refused", zap.String("node", node), zap.String("method", info.FullMethod))
+		g.log.Warn("call refused", zap.String("peer", node), zap.String("method", info.FullMethod))
 		return status.Errorf(codes.PermissionDenied, "%s is not for nodes", info.FullMethod)
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			g.log.Error("stream cut: a message has made the actor library panic", zap.String("node", node), zap.Any("panic", r))
+			g.log.Error("stream cut: a message has made the actor library panic", zap.String("peer", node), zap.Any("panic", r))
 			err = status.Errorf(codes.Internal, "panic: %v", r)
 		}
 	}()
@@ -73,7 +73,7 @@ func (f *filtered) RecvMsg(into any) error {
 		kept := batch.Envelopes[:0]
 		for _, e := range batch.Envelopes {
 			if why := f.guard.refuses(batch, e); why != "" {
-				f.guard.log.Warn("message dropped", zap.String("node", f.node), zap.String("reason", why))
+				f.guard.log.Warn("message dropped", zap.String("peer", f.node), zap.String("reason", why))
 				continue
 			}
 			kept = append(kept, e)

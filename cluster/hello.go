@@ -22,6 +22,9 @@ import (
 const (
 	helloPath = "/cluster/hello"
 	helloTime = 10 * time.Second
+	// otherTime is how long one that was at another address before has to show that
+	// it still is. With handshakeTime it is below helloTime.
+	otherTime = 2 * time.Second
 )
 
 // hello is what a node says first to the one that it joins, and what comes back.
@@ -41,7 +44,7 @@ func (c *Cluster) handler() http.Handler {
 		answer, err := c.greeted(w, r)
 		if err != nil {
 			kind := fault.KindOf(err)
-			c.log.Warn("node refused", zap.String("node", PeerOf(r)), zap.String("remote", r.RemoteAddr), zap.Error(err))
+			c.log.Warn("node refused", zap.String("peer", PeerOf(r)), zap.String("remote", r.RemoteAddr), zap.Error(err))
 			w.Header().Set(httpfault.Header, kind.String())
 			w.WriteHeader(httpfault.Status(kind))
 			_ = json.NewEncoder(w).Encode(httpfault.NewErrorBody(httpfault.Status(kind), err))
@@ -78,7 +81,32 @@ func (c *Cluster) greeted(w http.ResponseWriter, r *http.Request) (hello, error)
 		return hello{}, fault.New(op, fault.Unavailable, "node %s is not reached at %s: open that port there, or say with --advertise and --node-listen where it is reached; a node that can only call out cannot work: %w",
 			node, address, err)
 	}
+	if other := c.other(r.Context(), node, said.Address); other != "" {
+		return hello{}, fault.New(op, fault.Conflict, "node %s runs at %s already: its folder of certificates was copied; start this one with another --tls-dir, and a token", node, other)
+	}
 	return c.greeting(), nil
+}
+
+// other is where a node runs already that says hello from an address, "" where it
+// does not: there it has shown its certificate just now.
+func (c *Cluster) other(ctx context.Context, node, address string) string {
+	c.mu.Lock()
+	at := c.known[node].address
+	c.mu.Unlock()
+	if node == c.Self() {
+		at = c.Address()
+	}
+	if at == "" || at == address {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, otherTime)
+	defer cancel()
+	conn, err := dial(ctx, c.id, at, node, httpProtocol)
+	if err != nil {
+		return "" // it was there, in a life before
+	}
+	_ = conn.Close()
+	return at
 }
 
 // greeting is what a node says of itself.
@@ -178,7 +206,8 @@ func (c *Cluster) findOnce(ctx context.Context) error {
 		if address == "" {
 			continue
 		}
-		if _, err := c.greet(ctx, address); err != nil {
+		answer, err := c.greet(ctx, address)
+		if err != nil {
 			if fault.KindOf(err) != fault.Unavailable {
 				return err
 			}
@@ -189,11 +218,11 @@ func (c *Cluster) findOnce(ctx context.Context) error {
 			why = errors.Join(why, fault.New(op, fault.Unavailable, "%s takes no part in the gossip: %w", address, err))
 			continue
 		}
-		return c.id.SetLeader(address)
+		return c.id.SetLeader(answer.Address) // where others reach it too
 	}
 	text := strings.ReplaceAll(why.Error(), "\n", "; ")
 	if _, foreign := errors.AsType[x509.UnknownAuthorityError](why); foreign && len(found) > 0 || errors.Is(why, pki.ErrOtherAuthority) {
 		return fault.New(op, fault.Invalid, "the cluster that this node was of is not there any more: %s; to join the one that is give --token or --token-file", text)
 	}
-	return fault.New(op, fault.Unavailable, "the leader is nowhere: %s", text)
+	return fault.New(op, fault.Unavailable, "the leader is not reached: %s", text)
 }

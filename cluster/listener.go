@@ -152,7 +152,7 @@ func (l *listener) greet(conn net.Conn) (*tls.Conn, func(*tls.Conn)) {
 	door := l.doors[state.NegotiatedProtocol]
 	if door == nil {
 		l.log.Warn("connection refused: it speaks no protocol of ours", zap.Stringer("remote", conn.RemoteAddr()),
-			zap.String("node", trust.PeerOf(state)), zap.String("protocol", state.NegotiatedProtocol))
+			zap.String("peer", trust.PeerOf(state)), zap.String("protocol", state.NegotiatedProtocol))
 	}
 	return secured, door
 }

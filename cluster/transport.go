@@ -131,11 +131,11 @@ func (t *transport) accept(conn *tls.Conn) {
 		}
 	case opensLink:
 		if err := t.read(node, conn); err != nil {
-			t.log.Warn("link cut", zap.String("node", node), zap.Error(err))
+			t.log.Warn("link cut", zap.String("peer", node), zap.Error(err))
 		}
 		_ = conn.Close()
 	default:
-		t.log.Warn("link cut: it begins with nothing of ours", zap.String("node", node), zap.Uint8("byte", first[0]))
+		t.log.Warn("link cut: it begins with nothing of ours", zap.String("peer", node), zap.Uint8("byte", first[0]))
 		_ = conn.Close()
 	}
 }

@@ -62,8 +62,12 @@ func (c Cluster) Validate() error {
 		}
 	}
 	if c.Listen != "" {
-		if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		_, port, err := net.SplitHostPort(c.Listen)
+		if err != nil {
 			return invalid("node-listen %q: give host:port, such as 0.0.0.0:8790: %w", c.Listen, err)
+		}
+		if port == "65535" {
+			return invalid("node-listen %q: actors take the next port, and there is none: give one up to 65534", c.Listen)
 		}
 	}
 	if _, _, err := net.SplitHostPort(c.Advertise); err == nil || strings.ContainsAny(c.Advertise, " /") {

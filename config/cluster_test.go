@@ -17,9 +17,10 @@ func TestClusterValidateNamesWhatCannotBe(t *testing.T) {
 		`join ":8780": give host:port`:                {Join: ":8780"},
 		`join "http://10.0.0.1:8780": give host:port`: {Join: "http://10.0.0.1:8780"},
 		`join "a:0": give host:port`:                  {Join: "a:0"},
-		`node-listen "8790": give host:port`:          {Listen: "8790"},
-		`advertise "a:1": give a name or an address`:  {Advertise: "a:1"},
-		`advertise "http://a": give a name`:           {Advertise: "http://a"},
+		`node-listen ":65535": actors take the next port, and there is none: give one up to 65534`: {Listen: ":65535"},
+		`node-listen "8790": give host:port`:         {Listen: "8790"},
+		`advertise "a:1": give a name or an address`: {Advertise: "a:1"},
+		`advertise "http://a": give a name`:          {Advertise: "http://a"},
 	} {
 		err := c.Validate()
 		require.Equal(t, fault.Invalid, fault.KindOf(err), says)

@@ -133,7 +133,7 @@ func (a *Authority) handler(log *zap.Logger, what string, serve func(*http.Reque
 			return
 		}
 		cert, _ := x509.ParseCertificate(got.Certificate)
-		log.Info(what+" granted", zap.String("remote", r.RemoteAddr), zap.String("node", pki.NodeOf(cert)))
+		log.Info(what+" granted", zap.String("remote", r.RemoteAddr), zap.String("peer", pki.NodeOf(cert)))
 		reply(w, http.StatusOK, got)
 	})
 }

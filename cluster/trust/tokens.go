@@ -134,7 +134,7 @@ func (a *Authority) check(proof, bound []byte, now time.Time) error {
 			found = &entries[i]
 		}
 	}
-	const remedy = "get one with troupe cluster token create --role join, or from the lines that troupe up prints"
+	const remedy = "get one with troupe cluster token create --name NODE --role join, or from the lines that troupe up prints"
 	switch {
 	case found == nil:
 		return fault.New(op, fault.Invalid, "the join token is unknown here: it was changed, or is older than %d days, or the request is a copy: %s", int((TokenLife+tokenMemory).Hours()/24), remedy)

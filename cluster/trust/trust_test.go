@@ -290,13 +290,13 @@ func TestWhoMayNotJoinIsRefused(t *testing.T) {
 		says   string
 		logged bool
 	}{
-		"nonsense":                  {token: "x", kind: fault.Invalid, says: "is no join token: copy all of what troupe up has printed behind --token, or get one with troupe cluster token create --role join"},
+		"nonsense":                  {token: "x", kind: fault.Invalid, says: "is no join token: copy all of what troupe up has printed behind --token, or get one with troupe cluster token create --name NODE --role join"},
 		"nonsense of three parts":   {token: "a.b.c", kind: fault.Invalid, says: "is no join token"},
 		"one of another version":    {token: "j2" + good[2:], kind: fault.Invalid, says: "of version j2, this troupe knows j1: use"},
 		"a token for the API":       {token: pki.NewToken(pki.ForAPI, ca.Fingerprint()), kind: fault.Invalid, says: "lets no node join"},
 		"a token that is cut off":   {token: good[:90], kind: fault.Invalid, says: "cut off"},
 		"a secret that is wrong":    {token: pki.NewToken(pki.ForJoin, ca.Fingerprint()), kind: fault.Invalid, says: "unknown here", logged: true},
-		"a token that was revoked":  {token: revoked, kind: fault.Invalid, says: `the join token "gone" was revoked: get one with troupe cluster token create --role join`, logged: true},
+		"a token that was revoked":  {token: revoked, kind: fault.Invalid, says: `the join token "gone" was revoked: get one with troupe cluster token create --name NODE --role join`, logged: true},
 		"a token whose time is up":  {token: expired, kind: fault.Invalid, says: `the join token "old" has ended at`, logged: true},
 		"a token of another leader": {token: other.token(t), kind: fault.Invalid, says: "the server is not the one that the token is for"},
 		"another protocol": {

@@ -205,7 +205,7 @@ func (s *session) joinAs(ctx context.Context, dir, at, token string) (*trust.Ide
 		if fault.KindOf(err) == fault.Invalid {
 			return nil, err
 		}
-		return nil, fault.New("up.join", fault.Invalid, "this node has not joined %s before, and there is no token: give --token-file or --token, from: troupe cluster token create --role join", at)
+		return nil, fault.New("up.join", fault.Invalid, "this node has not joined %s before, and there is no token: give --token-file or --token, from: troupe cluster token create --name NODE --role join", at)
 	}
 	return trust.Join(ctx, trust.Newcomer{
 		Dir: dir, Machine: machine(), Token: token, API: at, Protocol: cluster.Protocol, Version: thisBuild().Version,
@@ -226,18 +226,30 @@ func machine() string {
 	return name
 }
 
-// nodeListen is where a node listens to others.
+// nodeListen is where the node that leads listens to others.
 func nodeListen(f *clusterFlags, listen string) string {
 	host, _, err := net.SplitHostPort(listen)
 	switch {
 	case f.Listen != "":
 		return f.Listen
-	case f.Join != "" && loopback.Is(f.Join):
-		host = "127.0.0.1"
-	case f.Join != "" || err != nil:
+	case err != nil:
 		host = ""
 	}
 	return net.JoinHostPort(host, "0")
+}
+
+// joinedListen is where a node that joins listens to others, the leader being at
+// host:port. Where that is this machine alone all nodes are on it. What --join says
+// does not tell: a leader that others reach too is reached over loopback from its
+// own machine.
+func joinedListen(f *clusterFlags, leader string) string {
+	switch {
+	case f.Listen != "":
+		return f.Listen
+	case loopback.Is(leader):
+		return "127.0.0.1:0"
+	}
+	return ":0"
 }
 
 // doors lets nodes in, for the API.

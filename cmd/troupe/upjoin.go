@@ -55,8 +55,9 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 	patience, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
 	p := &peers{}
+	leader, _ := id.Leader()
 	c, err := cluster.Start(patience, cluster.Config{
-		Log: log, Identity: id, Handler: p, Listen: nodeListen(f, ""), Advertise: f.Advertise,
+		Log: log, Identity: id, Handler: p, Listen: joinedListen(f, leader), Advertise: f.Advertise,
 		Roles: []string{hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version, Waits: s.waits,
 	})
 	if err != nil {

@@ -46,9 +46,9 @@ func (u Use) printed() string {
 // remedy is how to get one.
 func (u Use) remedy() string {
 	if u == ForJoin {
-		return "troupe cluster token create --role join"
+		return "troupe cluster token create --name NODE --role join"
 	}
-	return "troupe cluster token create --role submit"
+	return "troupe cluster token create --name NAME --role submit"
 }
 
 // other says of a token what it is for, to who wants another one.
