@@ -51,6 +51,9 @@ type Config struct {
 	// Waits is told why a node that joins does not reach the leader yet, at once and
 	// again each while; nil: only the log is.
 	Waits func(why error)
+	// News is told what becomes of other nodes, once each time, from one goroutine at
+	// a time; nil: only the log is. It must not block.
+	News func(News)
 
 	// What the others are told of this node. It must fit into 512 bytes: Invalid.
 	HTTP    string            // URL of its API, "" where it has none

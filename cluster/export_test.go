@@ -46,6 +46,7 @@ func (t Table) Heard(node, boot string, now time.Time) { t.heard(node, boot, now
 func (t Table) Ask()                                   { t.ask() }
 func (t Table) Left(node, boot string, now time.Time)  { t.left(node, boot, now) }
 func (t Table) Told(boots []string, now time.Time)     { t.told(boots, now) }
+func (t Table) News() []News                           { return t.fresh }
 func (t Table) Evictions() []string                    { return t.evictions() }
 func (t Table) IsOver(boot string) bool                { return t.isOver(boot) }
 func (t Table) List() []Member                         { return t.list() }

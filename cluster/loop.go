@@ -65,6 +65,7 @@ func (c *Cluster) look(now time.Time) {
 	}
 	c.digest = digest(seen)
 	gone, changed := c.table.update(seen, now)
+	news := c.table.fresh
 	c.goneLocked(gone)
 	for node := range c.table.members {
 		if node != c.Self() {
@@ -80,6 +81,7 @@ func (c *Cluster) look(now time.Time) {
 	}
 	members := c.table.list()
 	c.mu.Unlock()
+	c.announce(news)
 	if changed {
 		c.tell(members)
 	}
@@ -95,7 +97,6 @@ func (c *Cluster) tell(members []Member) {
 // goneLocked cuts what is left of connections to members that are gone.
 func (c *Cluster) goneLocked(gone []Member) {
 	for _, m := range gone {
-		c.log.Info("node gone", zap.String("gone", m.Node), zap.String("boot", m.Boot))
 		c.dropClientLocked(m.Node)
 		if c.remote != nil && m.Remoting != "" {
 			r, address := c.remote, m.Remoting

@@ -50,6 +50,7 @@ type table struct {
 	shown   map[string]Member    // members as of the last update
 	over    map[string]time.Time // boots that have left or were evicted, and since when
 	asked   map[string]int       // how often a member was asked since it has answered
+	fresh   []News               // what the last update has brought
 	evicted map[string]time.Time // those of them that the leader has evicted, as far as it has said
 }
 
@@ -161,6 +162,7 @@ func (t *table) heard(node, boot string, now time.Time) {
 // difference compares the members with those shown last, but for when they were
 // last seen, and shows them.
 func (t *table) difference() (gone []Member, changed bool) {
+	t.fresh = t.news()
 	for node, was := range t.shown {
 		is, there := t.members[node]
 		if !there || is.Boot != was.Boot || was.Alive && !is.Alive {

@@ -272,11 +272,18 @@ func cause(err error) error {
 	return err
 }
 
+// wantsTLS is what a server with TLS answers one that speaks without, as net/http has it.
+const wantsTLS = "HTTP request to an HTTPS server"
+
 // failure is the error that a response says.
 func failure(response *http.Response) error {
 	kind := httpfault.KindOf(response.StatusCode, response.Header.Get(httpfault.Header))
 	var said httpfault.ErrorBody
 	raw, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20)) // what there is of it
+	if response.StatusCode == http.StatusBadRequest && bytes.Contains(raw, []byte(wantsTLS)) {
+		at := response.Request.URL.Host
+		return fault.New("client.request", fault.Invalid, "the server at http://%s has TLS: say https://%s, and give --token-file, or set TROUPE_TOKEN", at, at)
+	}
 	if json.Unmarshal(raw, &said) != nil || said.Error == "" {
 		said.Error = fmt.Sprintf("the server answers %s: is it a troupe?", response.Status)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -317,6 +318,20 @@ func TestAServerThatIsGoneIsUnavailable(t *testing.T) {
 	require.ErrorContains(t, err, "troupe up")
 	require.Equal(t, fault.Unavailable, fault.KindOf(c.Events(t.Context(), "r", "", nil)))
 	require.Equal(t, fault.Unavailable, fault.KindOf(c.Log(t.Context(), "r", -1, true, io.Discard)))
+}
+
+func TestWhoSpeaksWithoutTLSToAServerThatHasItIsToldSo(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	at := server.Listener.Addr().String()
+	c, err := client.New(client.Config{Server: "http://" + at})
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Tasks(t.Context())
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.ErrorContains(t, err, "the server at http://"+at+" has TLS: say https://"+at+", and give --token-file")
 }
 
 // What may be done twice is, and nothing else.

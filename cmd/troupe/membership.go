@@ -113,7 +113,7 @@ func newMembership(web config.API, address string) (*membership, error) {
 }
 
 // start opens the listener for other nodes.
-func (m *membership) start(ctx context.Context, local config.Node, web config.API, f *clusterFlags, log *zap.Logger) (err error) {
+func (m *membership) start(ctx context.Context, local config.Node, web config.API, f *clusterFlags, tell func(string), log *zap.Logger) (err error) {
 	if m.id == nil {
 		return nil
 	}
@@ -121,6 +121,7 @@ func (m *membership) start(ctx context.Context, local config.Node, web config.AP
 	m.c, err = cluster.Start(ctx, cluster.Config{
 		Log: log, Identity: m.id, Handler: m.peers, Listen: nodeListen(f, web.Listen), Advertise: f.Advertise,
 		Roles: []string{leaderRole, hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version,
+		News: func(n cluster.News) { say(tell, leaderNews(n)) },
 	})
 	m.peers.cluster = m.c
 	return err
@@ -209,13 +210,17 @@ func (s *session) joinAs(ctx context.Context, dir, at, token string) (*trust.Ide
 	}
 	return trust.Join(ctx, trust.Newcomer{
 		Dir: dir, Machine: machine(), Token: token, API: at, Protocol: cluster.Protocol, Version: thisBuild().Version,
-		Waits: s.waits,
+		Waits: s.waits(ctx),
 	})
 }
 
-// waits says why the cluster that is joined does not answer yet.
-func (s *session) waits(why error) {
-	fmt.Fprintf(s.screen, "troupe: waiting up to %v for the cluster: %v\n", joinPatience, why)
+// waits returns what says why the cluster that is joined does not answer yet, and
+// how long it still has, which is until ctx ends.
+func (s *session) waits(ctx context.Context) func(why error) {
+	return func(why error) {
+		until, _ := ctx.Deadline()
+		s.tell(fmt.Sprintf("waiting up to %v for the cluster: %v", max(time.Second, time.Until(until).Round(time.Second)), why))
+	}
 }
 
 func machine() string {

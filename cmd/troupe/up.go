@@ -117,7 +117,7 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, node
 		local.Name = m.id.Node()
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	if err := m.start(ctx, local, web, nodes, log); err != nil {
+	if err := m.start(ctx, local, web, nodes, s.tell, log); err != nil {
 		return err
 	}
 	jobs, err := newJobProcesses(local, flags.verbose, log)

@@ -56,9 +56,11 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 	defer cancel()
 	p := &peers{}
 	leader, _ := id.Leader()
+	leads := &following{}
 	c, err := cluster.Start(patience, cluster.Config{
 		Log: log, Identity: id, Handler: p, Listen: joinedListen(f, leader), Advertise: f.Advertise,
-		Roles: []string{hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version, Waits: s.waits,
+		Roles: []string{hostRole}, Slots: uint32(local.Slots), Labels: f.Labels, Version: thisBuild().Version, Waits: s.waits(patience),
+		News: func(n cluster.News) { say(s.tell, leads.news(n)) },
 	})
 	if err != nil {
 		return false, false, err
@@ -69,7 +71,7 @@ func (s *session) live(ctx context.Context, id *trust.Identity, local config.Nod
 	if err := awaitLeader(patience, c); err != nil {
 		return false, false, err
 	}
-	err = trust.Insist(patience, s.waits, func() (err error) {
+	err = trust.Insist(patience, s.waits(patience), func() (err error) {
 		p.bucket, err = s.chooseBucket(patience, local.Store, f.set.Changed("store"), leaders)
 		return err
 	})
