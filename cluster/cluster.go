@@ -77,10 +77,11 @@ type Cluster struct {
 	gossip    *memberlist.Memberlist
 	delegate  *delegate
 
-	poked chan struct{}
-	stop  chan struct{}
-	tasks sync.WaitGroup
-	ended sync.Once
+	poked  chan struct{}
+	reborn chan struct{} // somebody has answered as another life than the gossip knows
+	stop   chan struct{}
+	tasks  sync.WaitGroup
+	ended  sync.Once
 
 	mu       sync.Mutex // guards what follows
 	facts    *messages.NodeFacts
@@ -103,6 +104,7 @@ type Cluster struct {
 // place is where a node was.
 type place struct {
 	address string
+	boot    string // of which the gossip says that
 	seen    time.Time
 }
 
@@ -115,7 +117,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{
 		config: config, id: config.Identity, boot: rand.Text(),
 		log:   config.Log.With(zap.String("node", config.Identity.Node())),
-		poked: make(chan struct{}, 1), stop: make(chan struct{}),
+		poked: make(chan struct{}, 1), reborn: make(chan struct{}, 1), stop: make(chan struct{}),
 		lease: newLease(), known: map[string]place{}, clients: map[string]*client{}, differ: map[string]bool{}, watchers: map[int]func([]Member){},
 		changed: make(chan struct{}), done: make(chan struct{}),
 	}

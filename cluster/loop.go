@@ -29,6 +29,16 @@ func (c *Cluster) run() {
 	defer rejoin.Stop()
 	defer renew.Stop()
 	searching := make(chan struct{}, 1) // holds one while a search runs
+	search := func() {
+		select {
+		case searching <- struct{}{}:
+			c.tasks.Go(func() {
+				c.search()
+				<-searching
+			})
+		default:
+		}
+	}
 	for {
 		select {
 		case <-c.stop:
@@ -36,15 +46,10 @@ func (c *Cluster) run() {
 		case <-c.poked:
 		case <-beat.C:
 			c.beats()
+		case <-c.reborn:
+			search()
 		case <-rejoin.C:
-			select {
-			case searching <- struct{}{}:
-				c.tasks.Go(func() {
-					c.search()
-					<-searching
-				})
-			default:
-			}
+			search()
 		case <-renew.C:
 			c.tasks.Go(c.renew)
 		}
@@ -60,7 +65,7 @@ func (c *Cluster) look(now time.Time) {
 	c.mu.Lock()
 	for _, v := range seen {
 		if v.node != c.Self() && v.facts != nil {
-			c.known[v.node] = place{v.address, now}
+			c.known[v.node] = place{v.address, v.facts.GetBoot(), now}
 		}
 	}
 	c.digest = digest(seen)
@@ -157,6 +162,13 @@ func (c *Cluster) answered(node string, reply *messages.BeatReply) {
 	now := time.Now()
 	c.lease.reached(node, now)
 	c.table.heard(node, reply.GetBoot(), now)
+	if p, is := c.known[node]; is && p.boot != reply.GetBoot() {
+		c.differ[p.address] = true // it was started again so soon that the gossip, which finds it well, has not noticed
+		select {
+		case c.reborn <- struct{}{}:
+		default:
+		}
+	}
 	if reply.GetEvicted() && !c.table.leads { // by the leader, whoever passes it on
 		c.failLocked(ErrEvicted)
 	}

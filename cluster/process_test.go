@@ -62,6 +62,21 @@ func TestANodeThatIsRestartedAtOnceIsUsedAgain(t *testing.T) {
 	require.Less(t, time.Since(started), 5*time.Second)
 }
 
+// A leader that starts again before anybody has missed it knows nobody, and nobody
+// has reason to greet it but that it answers as another life.
+func TestALeaderThatIsRestartedAtOnceIsFollowed(t *testing.T) {
+	l, nodes := company(t, 2)
+	l.signal(t, syscall.SIGKILL)
+	started := time.Now()
+	again := startChild(t, l.config)
+	again.awaitMembers(t, 3)
+	for _, n := range nodes {
+		require.Equal(t, "hi "+again.first.Self, n.call(t, again.first.Self))
+		require.Equal(t, "hi "+n.first.Self, again.call(t, n.first.Self))
+	}
+	require.Less(t, time.Since(started), 10*time.Second)
+}
+
 // Whoever was frozen for long was given up: it hears so, ends what it does, and
 // comes back as another life of the same node.
 func TestAFrozenNodeIsGivenUpAndComesBackAnew(t *testing.T) {
