@@ -87,6 +87,7 @@ type Cluster struct {
 	facts    *messages.NodeFacts
 	table    *table
 	lease    *lease
+	looked   time.Time        // when the table was last brought up to date
 	known    map[string]place // where nodes were, this one not
 	digest   uint64           // of what the gossip said last
 	differ   map[string]bool  // addresses of nodes to whom it says something else
@@ -334,7 +335,11 @@ func (c *Cluster) failLocked(why error) {
 	if c.err != nil || c.closed {
 		return
 	}
-	c.err = fault.New("cluster.run", fault.Unavailable, "%w: it ends its work, and joins again", why)
+	next := "joins again"
+	if c.table.leads {
+		next = "is to be started again"
+	}
+	c.err = fault.New("cluster.run", fault.Unavailable, "%w: it ends its work, and %s", why, next)
 	c.log.Warn("this node is out", zap.Error(why))
 	close(c.done)
 }

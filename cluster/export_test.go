@@ -60,4 +60,5 @@ func (l Lease) Know(node string, now time.Time)    { l.know(node, now) }
 func (l Lease) Reached(node string, now time.Time) { l.reached(node, now) }
 func (l Lease) Refused(node string)                { l.refused(node) }
 func (l Lease) Left(node string)                   { l.left(node) }
+func (l Lease) Paused(d time.Duration)             { l.paused(d) }
 func (l Lease) Over(now time.Time) bool            { return l.over(now) }

@@ -49,6 +49,14 @@ func (l *lease) left(node string) {
 	delete(l.dead, node)
 }
 
+// paused takes that this process did nothing for a while, and so asked nobody: no
+// silence of the others counts that long.
+func (l *lease) paused(d time.Duration) {
+	for node, at := range l.heard {
+		l.heard[node] = at.Add(d)
+	}
+}
+
 // over reports whether this node must stop. While it need not, nodes that have
 // been silent for long are forgotten: it has done without them.
 func (l *lease) over(now time.Time) bool {

@@ -77,6 +77,10 @@ func (c *Cluster) look(now time.Time) {
 			c.lease.know(node, now)
 		}
 	}
+	if gap := now.Sub(c.looked); c.table.leads && !c.looked.IsZero() && gap > leaseTerm/2 {
+		c.lease.paused(gap) // it was frozen; another leader there is not, and its store tells it if there is
+	}
+	c.looked = now
 	if c.lease.over(now) {
 		c.failLocked(ErrFenced)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-ml/troupe/cluster"
 )
 
 func TestActorsOfAllNodesReachEachOther(t *testing.T) {
@@ -99,6 +101,20 @@ func TestAFrozenNodeIsGivenUpAndComesBackAnew(t *testing.T) {
 	for _, c := range []*child{frozen, nodes[1]} {
 		c.awaitMembers(t, 3)
 	}
+}
+
+// A leader goes on when it wakes: nobody else can lead.
+func TestAFrozenLeaderGoesOn(t *testing.T) {
+	l, nodes := company(t, 2)
+	before := find(nodes[0].members(t, l.first.Self), l.first.Self)
+	l.signal(t, syscall.SIGSTOP)
+	<-time.After(cluster.LeaseTerm + 2*time.Second)
+	l.signal(t, syscall.SIGCONT)
+	for _, n := range nodes {
+		require.Equal(t, "hi "+l.first.Self, n.call(t, l.first.Self))
+		require.Equal(t, "hi "+n.first.Self, l.call(t, n.first.Self))
+	}
+	require.Equal(t, before.Boot, find(nodes[0].members(t, l.first.Self), l.first.Self).Boot)
 }
 
 func TestANodeThatWasFrozenShortlyStays(t *testing.T) {

@@ -166,6 +166,16 @@ func TestWhoReachesTooFewStops(t *testing.T) {
 	}
 }
 
+// What was frozen has asked nobody.
+func TestAPauseIsNoSilence(t *testing.T) {
+	l := cluster.NewLease()
+	l.Know("n1", begin)
+	l.Know("n2", begin)
+	l.Paused(time.Minute)
+	require.False(t, l.Over(after(time.Minute+cluster.LeaseTerm-1)))
+	require.True(t, l.Over(after(time.Minute+cluster.LeaseTerm)))
+}
+
 // Nodes that end one after the other, without a word, do not add up.
 func TestWhatIsLongGoneIsNotMissed(t *testing.T) {
 	l := cluster.NewLease()
