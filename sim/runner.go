@@ -25,6 +25,9 @@ type Runner struct {
 	courses  map[string]*course // by job, on all nodes
 	running  map[*messages.Invoke]bool
 
+	// Fails, unless nil, is how each attempt ends, soon after it has begun.
+	Fails error
+
 	Running int // attempts that run now
 	Most    int // that ever ran at once
 	Started int
@@ -55,6 +58,9 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, _ func(), done func(*mess
 	r.Most = max(r.Most, r.Running)
 	r.began(inv)
 	r.running[inv] = true
+	if r.Fails != nil {
+		return r.fail(inv, done)
+	}
 	r.runtime.last = fake.Behaviour{Took: r.runtime.config.Base}
 	answer, err := r.executor.Execute(context.Background(), inv, slot, nil)
 	plan := r.runtime.last
@@ -85,6 +91,20 @@ func (r *Runner) Start(inv *messages.Invoke, slot int, _ func(), done func(*mess
 			end(nil, fmt.Errorf("cancelled: %w", context.Canceled))
 		})
 	}
+}
+
+// failsIn is how long an attempt takes that cannot be run.
+const failsIn = 2 * time.Millisecond
+
+// fail ends an attempt without running it.
+func (r *Runner) fail(inv *messages.Invoke, done func(*messages.Invoked, error)) context.CancelCauseFunc {
+	r.sim.At(failsIn, func() {
+		r.Running--
+		delete(r.running, inv)
+		r.ended(inv)
+		done(nil, r.Fails)
+	})
+	return func(error) {}
 }
 
 // gone notes that the process of the node has ended, with all that it ran.

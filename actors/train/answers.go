@@ -26,7 +26,7 @@ func (s *state) finish(answer *messages.Invoked, now time.Time) (accepted bool, 
 	}
 	s.warnOnce(answer.GetWarnings())
 	s.history.ran(ranFor(answer))
-	s.heard(t.invoke.GetNode())
+	s.well(t.invoke.GetNode(), true)
 	s.step.end(a, t)
 	a.answer = answer
 	s.close(a, now)
@@ -99,7 +99,8 @@ func (s *state) fail(f failed, now time.Time) (verdict, bool) {
 // failed decides what comes of an attempt on a node that gives no answer, or
 // none that can be had.
 func (s *state) failed(a *assignment, f failed, node string, now time.Time) verdict {
-	a.failures = append(a.failures, failure{f.failure, node, f.slot})
+	a.failures = append(a.failures, failure{Failure: f.failure, node: node, slot: f.slot})
+	s.attribute(a, now)
 	s.forgetState(a, f)
 	if f.failure.GetKind() == messages.FailureKind_FAILURE_KIND_REJECTED {
 		s.history.rejected()
@@ -137,7 +138,8 @@ func (s *state) verdict(a *assignment, f failed) verdict {
 		s.budget = min(s.budget+len(a.failures)-1, s.fullBudget()) // asked for: the others were paid for
 		return verdict{dropped: true, begun: a.begun}
 	}
-	if !f.failure.GetChaos() && !a.failures[len(a.failures)-1].blameless() {
+	if last := &a.failures[len(a.failures)-1]; !f.failure.GetChaos() && !last.blameless() {
+		last.charged = true
 		if s.budget--; s.budget < 0 && v.fatal == nil {
 			v.fatal = wire.Failure(fault.New("train.fail", fault.Unavailable,
 				"functions fail more often than they succeed; the last: %s", f.failure.GetText()))

@@ -44,6 +44,10 @@ type failure struct {
 	*messages.Failure
 	node string
 	slot uint32 // of the node, from 1; 0: unknown
+
+	leaves  bool // the assignment is to run elsewhere next, where another node has slots
+	charged bool // the job's budget has paid for it
+	excused bool // the node is to blame, which is left alone: nobody pays
 }
 
 // over reports whether nothing more is to come of the assignment.
@@ -73,6 +77,12 @@ func (a *assignment) onLane(lane int) *attempt {
 func (a *assignment) failedItself() bool {
 	last := len(a.failures) - 1
 	return last >= 0 && a.failures[last].own() && a.failures[last].slot != 0
+}
+
+// waits reports whether an assignment that has no place yet lets others pass: it
+// has to run on another slot, or another node, than where it failed.
+func (a *assignment) waits() bool {
+	return a.failedItself() || len(a.failures) > 0 && a.failures[len(a.failures)-1].leaves
 }
 
 // own reports whether a failure is the function's own doing, not chaos's.

@@ -62,9 +62,9 @@ func errGone(node string) error {
 const nodeOp = "train.node"
 
 // blameless reports whether a failure says nothing about the attempt: its node has
-// gone, or the optimizer state that it was to start from, of which there is none
-// the next time but one.
-func (f failure) blameless() bool { return f.GetOp() == nodeOp || f.GetOp() == stateOp }
+// gone, or is left alone, or the optimizer state is that it was to start from, of
+// which there is none the next time but one.
+func (f failure) blameless() bool { return f.excused || f.GetOp() == nodeOp || f.GetOp() == stateOp }
 
 // lose has an assignment of the running step done again whose answer cannot be
 // had.

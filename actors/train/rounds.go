@@ -69,7 +69,7 @@ func (s *state) beginRound(now time.Time) {
 		delete(s.bereft, function)
 		s.step.stay(function, cmp.Or(s.optimizers[function].GetNode(), s.residuals[function].GetNode()))
 	}
-	s.step.settle(s.size.GetGrants())
+	s.step.settle(s.within(now))
 	s.history.beginRound(n)
 }
 

@@ -65,7 +65,7 @@ type state struct {
 	after     uint64               // incarnations up to this one are of earlier lives
 	nodes     map[string]bool      // whose hosts may hold tensors of the job; false: not there at the last look
 	before    []*messages.EventEnd // of earlier incarnations: where their events end
-	silent    silences             // nodes that the job does not hear
+	standings standings            // how nodes do
 	fatal     *messages.Failure    // why the job cannot go on
 }
 
@@ -83,7 +83,7 @@ func newState(node string, ref *messages.JobRef, start *messages.StartJob) *stat
 		bereft:     map[uint32]bool{},
 		paces:      paces{},
 		warned:     map[string]bool{},
-		silent:     silences{},
+		standings:  standings{of: map[string]standing{}},
 		nodes:      map[string]bool{},
 		after:      start.GetAfterIncarnation(),
 	}
@@ -112,6 +112,7 @@ func (s *state) resize(size *messages.JobSize) error {
 	}
 	if size.GetTerm() > s.size.GetTerm() || size.GetTerm() == s.size.GetTerm() && size.GetSeq() > s.size.GetSeq() {
 		s.size = size
+		s.forgive()
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -90,7 +91,7 @@ func (s *step) dispatch(grants []*messages.SlotGrant) []*attempt {
 			s.waiting = s.waiting[1:]
 		case ok:
 			s.waiting = slices.Delete(s.waiting, passed, passed+1)
-		case a.failedItself():
+		case a.waits():
 			passed++
 			continue
 		default:
@@ -124,12 +125,15 @@ func (s *step) begin(a *assignment, function uint32, node string) *attempt {
 // with the most that no other function waits for, but not the one where the
 // assignment has just failed if another has one. A function that failed by
 // itself, where two slots are granted, has to get another one: on the node of
-// its failure two must be free, since its host gives it the other.
+// its failure two must be free, since its host gives it the other. One that a
+// doubtful node failed waits for another one.
 func (s *step) place(grants []*messages.SlotGrant, a *assignment) (node string, ok bool) {
 	best, avoid, needed := 0, "", 1
 	if last := len(a.failures) - 1; last >= 0 {
 		if avoid = a.failures[last].node; a.failedItself() && slots(grants) > 1 {
 			needed = 2
+		} else if a.failures[last].leaves && slots(grants) > slotsOf(grants, avoid) {
+			needed = math.MaxInt
 		}
 	}
 	for _, g := range grants {
@@ -154,6 +158,11 @@ func slots(grants []*messages.SlotGrant) (n uint32) {
 		n += g.GetSlots()
 	}
 	return n
+}
+
+// slotsOf is how many of them a node has.
+func slotsOf(grants []*messages.SlotGrant, node string) uint32 {
+	return slots(slices.DeleteFunc(slices.Clone(grants), func(g *messages.SlotGrant) bool { return g.GetNode() != node }))
 }
 
 // find returns the open attempt that a reference names, and its assignment.
