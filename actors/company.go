@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +104,7 @@ type Company struct {
 	space      plane.Space
 	nodes      *Nodes        // the others; nil: there are none
 	directory  Directory     // of those; nil: there is none
+	among      string        // the name of this node among those, "" where there are none
 	preparing  chan struct{} // holds a token while a function is made ready
 	datasets   *dataset.Catalog
 	cache      *cache.Cache // of data sets and models on this machine
@@ -231,10 +233,13 @@ func Start(cfg Config) (_ *Company, err error) {
 
 func (c *Company) spawn(cfg Config, policy scheduler.Policy, scratch *plane.Scratch, boot string) (err error) {
 	var nonce atomic.Uint64
+	if cfg.Nodes != nil {
+		c.among = cfg.Node.Name
+	}
 	executor := &host.Executor{
 		Runtimes: []functions.Runtime{c.natives, c.programs, c.remotes},
 		Space:    c.space,
-		Datasets: localData{c.datasets, c.cache},
+		Datasets: localData{c.datasets, c.cache, c.among},
 		Threads:  cfg.Node.ThreadsPerSlot(),
 		Nonce:    func() uint64 { return nonce.Add(1) },
 	}
@@ -486,9 +491,20 @@ func newID() string { return strings.ToLower(ulid.Make().String()) }
 type localData struct {
 	catalog *dataset.Catalog
 	cache   *cache.Cache
+	node    string // "": it is the only one
 }
 
 // Files implements host.Datasets.
 func (d localData) Files(ctx context.Context, name, digest string) (dataset.Files, error) {
-	return d.catalog.Materialise(ctx, name, digest, d.cache)
+	files, err := d.catalog.Materialise(ctx, name, digest, d.cache)
+	return files, onNode(d.node, err)
+}
+
+// onNode names the node, one of several, that is at fault for an error: who reads it
+// cannot know.
+func onNode(node string, err error) error {
+	if err == nil || node == "" {
+		return err
+	}
+	return fmt.Errorf("on node %s: %w", node, err)
 }

@@ -8,9 +8,13 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/troupe-ml/troupe/actors/host"
 	"github.com/troupe-ml/troupe/functions/python"
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/store"
+	"github.com/troupe-ml/troupe/store/cache"
+	"github.com/troupe-ml/troupe/store/dataset"
 )
 
 // Merges is what functions wait on that have finished their round.
@@ -18,6 +22,11 @@ type Merges = merges
 
 // NewMerges returns one that knows of no job.
 func NewMerges() *Merges { return newMerges() }
+
+// FilesOf are the data sets of a node among others, as its functions get them.
+func FilesOf(bucket store.Store, cached, node string) host.Datasets {
+	return localData{dataset.New(bucket), cache.New(bucket, cached, 0), node}
+}
 
 // Add takes in events.
 func (m *merges) Add(events []*messages.JobEvent) { m.add(events) }

@@ -125,7 +125,7 @@ func (c *Company) prepare(ctx context.Context, plan *messages.RoundPlan) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return c.ready(ctx, plan.GetFunctionName(), plan.GetFunctionVersion(), plan.GetEnv())
+	return onNode(c.among, c.ready(ctx, plan.GetFunctionName(), plan.GetFunctionVersion(), plan.GetEnv()))
 }
 
 func (c *Company) isReady(key string) bool { return c.programs.Has(key) || c.remotes.Has(key) }

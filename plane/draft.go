@@ -44,8 +44,8 @@ func (s *Scratch) newDraft(key string, size int64) (*fileDraft, error) {
 // fullError says why size bytes for key cannot be had, and what to do.
 func (s *Scratch) fullError(key string, size int64, err error) error {
 	return fault.New("plane.create", fault.Unavailable,
-		"reserve %d bytes for key %q in scratch folder %s: %w: free some room there, name another scratch folder, or run fewer functions at once",
-		size, key, s.folder, err)
+		"reserve %d bytes for key %q in scratch folder %s of node %s: %w: free some room there, or run fewer functions at once",
+		size, key, s.folder, s.node, err)
 }
 
 // allocate gives f blocks for size bytes and leaves its length 0.

@@ -46,7 +46,7 @@ func OpenScratch(cfg config.Scratch, node string, warn func(string)) (*Scratch, 
 	folder, lock, err := makeFolder(dir)
 	if err != nil {
 		return nil, fault.New("plane.open", fault.Unavailable,
-			"make a scratch folder in %s: %w: free some room there, or name another scratch folder", dir, err)
+			"make a scratch folder in %s: %w: free some room there", dir, err)
 	}
 	return &Scratch{node: node, folder: folder, lock: lock, book: newBook("scratch "+folder, cfg.Limit)}, nil
 }

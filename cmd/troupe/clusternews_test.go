@@ -31,9 +31,16 @@ func TestANodeSaysThatItsLeaderIsAwayAndBack(t *testing.T) {
 		change cluster.Change
 		want   string
 	}{
-		{leader, cluster.Joined, ""}, {other, cluster.Joined, ""}, {other, cluster.Lost, ""},
-		{leader, cluster.Silent, away}, {leader, cluster.Left, ""}, {other, cluster.Answers, ""}, {leader, cluster.Joined, back},
-		{leader, cluster.Restarted, back}, {leader, cluster.Left, away}, {leader, cluster.Joined, back},
+		{leader, cluster.Joined, ""},
+		{other, cluster.Joined, ""},
+		{other, cluster.Lost, ""},
+		{leader, cluster.Silent, away},
+		{leader, cluster.Left, ""},
+		{other, cluster.Answers, ""},
+		{leader, cluster.Joined, back},
+		{leader, cluster.Restarted, back},
+		{leader, cluster.Left, away},
+		{leader, cluster.Joined, back},
 	} {
 		require.Equal(t, c.want, f.news(cluster.News{Member: c.of, Change: c.change}), "%d", i)
 	}
