@@ -43,7 +43,11 @@ func (c *Company) adoptAll(ctx context.Context, told *actorkit.Sparse, ids []str
 	left, ended, unread := c.orphans(ctx, told, ids)
 	now := c.rim.Now()
 	for _, o := range left {
-		c.board.Submitted(o.goesOn(o.Task, o.life), o.waitsSince(now))
+		v := o.goesOn(o.Task, o.life)
+		if node := v.GetNode(); node != "" && node != c.jobs.owner.Node { // it may run there still, further than its state
+			v.Epochs = epochsSince(v.GetEpochs(), c.catalog.Events(ctx, o.ID, o.incarnation))
+		}
+		c.board.Submitted(v, o.waitsSince(now))
 	}
 	c.listing.finish(unread)
 	for _, o := range left {

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"time"
 
@@ -100,3 +101,8 @@ func AskStacks(ctx context.Context, system *actor.ActorSystem, host *actor.PID) 
 
 // ErrSilent is of a node that has not answered in time.
 var ErrSilent = errSilent
+
+// EpochsSince adds the epochs that stored events tell of.
+func EpochsSince(epochs []*messages.EpochRecord, events iter.Seq2[[]byte, error]) []*messages.EpochRecord {
+	return epochsSince(epochs, events)
+}

@@ -2,7 +2,11 @@ package actors
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/store/job"
@@ -44,4 +48,21 @@ func (c *Company) tookUp(id string, incarnation uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return incarnation > 0 && c.takenUp[id] == incarnation
+}
+
+// epochsSince returns epochs and those after them that stored events tell of, as far
+// as the store gives them: a job on another node has come further than its state, and
+// tells again only what nobody has acknowledged.
+func epochsSince(epochs []*messages.EpochRecord, events iter.Seq2[[]byte, error]) []*messages.EpochRecord {
+	epochs = slices.Clone(epochs)
+	for line, err := range events {
+		e := &messages.JobEvent{}
+		if err != nil || protojson.Unmarshal(line, e) != nil {
+			continue // one line: what comes after it counts all the same
+		}
+		if record := e.GetEpochFinished().GetRecord(); record.GetEpoch() == uint32(len(epochs))+1 {
+			epochs = append(epochs, record)
+		}
+	}
+	return epochs
 }
