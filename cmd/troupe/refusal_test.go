@@ -115,6 +115,17 @@ func TestBadCommandLinesAreRefusedBeforeAnythingStarts(t *testing.T) {
 	}
 }
 
+// A folder that cannot be used costs every job that comes to the node; so the node
+// does not start, whether it leads or joins.
+func TestAnUnusableCacheIsRefusedBeforeAnythingStarts(t *testing.T) {
+	for _, args := range [][]string{{"up"}, {"up", "--join", "127.0.0.1:1", "--token", "x"}} {
+		r := newWorld(t).run(succeeded(), append(args, "--cache", "/proc/none")...)
+		require.Equal(t, 5, r.code)
+		require.Contains(t, r.err, `cache "/proc/none" cannot be used: `)
+		require.Equal(t, 1, strings.Count(r.err, "\n"), "one line: %s", r.err)
+	}
+}
+
 func TestEveryVerbHasAnExampleAndItsExitCodes(t *testing.T) {
 	w := newWorld(t)
 	root := newRootCommand(&session{env: w.env, screen: newScreen(w.Err)})

@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/messages"
+	"github.com/troupe-ml/troupe/store/cache"
 )
 
 // closeFor is how long requests have to end when the server stops.
@@ -87,6 +88,11 @@ func (s *session) up(flags *nodeFlags, serving config.Node, web config.API, node
 	local.Policy, local.Jobs, local.Cache, local.CacheLimit = serving.Policy, serving.Jobs, serving.Cache, serving.CacheLimit
 	if err := local.Validate(); err != nil {
 		return err
+	}
+	if local.Cache != "" {
+		if err := cache.Usable(local.Cache); err != nil {
+			return err
+		}
 	}
 	if web.TLSDir == "" {
 		web.TLSDir = config.DefaultTLSDir(s.Getenv)

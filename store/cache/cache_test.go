@@ -285,3 +285,22 @@ func TestCopiesOverHTTP(t *testing.T) {
 	defer server.Close()
 	one.files(t, cache.New(remote.New(remote.At(server.Client(), server.URL)), t.TempDir(), 0))
 }
+
+// A folder that cannot be one is named before anything is to be copied there.
+func TestAFolderThatCannotBeUsedIsNamed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "copies", "here")
+	require.NoError(t, cache.Usable(dir), "it is made")
+	require.NoError(t, cache.Usable(dir))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, bad := range []string{file, filepath.Join(file, "below"), "/proc/none"} {
+		err := cache.Usable(bad)
+		require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, fmt.Sprintf("cache %q cannot be used: ", bad))
+		require.ErrorContains(t, err, "name a folder that this user may write to")
+	}
+}
