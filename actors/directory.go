@@ -8,6 +8,9 @@ type Directory interface {
 	// Leader is the node whose Scheduler and Journal are in charge, "" while none is
 	// known to be.
 	Leader() string
+	// Nodes lists the nodes that there are, by name, this one included. The caller
+	// owns the list.
+	Nodes() []string
 	// PID names an actor of another node; nil while nothing is to be sent there.
 	PID(node, name string) *actor.PID
 }
@@ -26,6 +29,14 @@ func (p places) find(node, name string) *actor.PID {
 		return *p.tree.named(name)
 	}
 	return p.of.PID(node, name)
+}
+
+// nodes lists those that there are.
+func (p places) nodes() []string {
+	if p.of == nil {
+		return []string{p.node}
+	}
+	return p.of.Nodes()
 }
 
 // inCharge finds an actor of the node that leads.

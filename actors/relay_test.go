@@ -68,6 +68,7 @@ func TestEndpointsAreRelayed(t *testing.T) {
 type leading struct{}
 
 func (leading) Leader() string                { return "leader" }
+func (leading) Nodes() []string               { return nil }
 func (leading) PID(string, string) *actor.PID { return nil }
 
 // A node that does not lead hears from the one that does what became of a round:

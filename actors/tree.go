@@ -185,6 +185,8 @@ func parameterServerProps(t *Tree, d TreeDeps) *actor.Props {
 		Log: d.Log, Rim: d.Rim, Node: d.Node, Shared: d.Directory != nil, Options: d.irreplaceableOptions(parameterServerName),
 		Scheduler: d.places(t).scheduler,
 		Journal:   d.places(t).journal,
+		Nodes:     d.places(t).nodes,
+		Host:      d.places(t).host,
 		Own:       own,
 		End: func(id string, start *messages.StartJob, end *messages.JobResult, over uint64, stale job.Sighting) (*paramserver.Ended, job.Sighting, error) {
 			return d.Jobs.End(context.Background(), id, start, end, over, stale)
@@ -228,6 +230,7 @@ func trainDeps(t *Tree, d TreeDeps) train.Deps {
 	return train.Deps{
 		Log: d.Log, Rim: d.Rim, Node: d.Node, Shared: d.Directory != nil, Space: d.Space, Models: d.Models, OpenModel: d.OpenModel, Options: d.Options,
 		Invoker:   invoker.Props(invoker.Deps{Log: d.Log, Rim: d.Rim, Host: at.host, Options: d.Options}),
+		Nodes:     at.nodes,
 		Host:      at.host,
 		Scheduler: at.scheduler,
 		Journal:   at.journal,

@@ -179,6 +179,17 @@ func (c *Cluster) PID(node, name string) *actor.PID {
 	return actor.NewPID(m.Remoting, name)
 }
 
+// Nodes lists the nodes that PID finds actors of, by name.
+func (c *Cluster) Nodes() []string {
+	var out []string
+	for _, m := range c.Members() {
+		if m.Node == c.Self() || m.Alive && m.Remoting != "" {
+			out = append(out, m.Node)
+		}
+	}
+	return out
+}
+
 // gone has those who watch actors of a node hear that they are gone.
 func (r *remoting) gone(address string) {
 	r.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: address})

@@ -708,8 +708,9 @@ func (x *KeepState) GetState() *JobState {
 	return nil
 }
 
-// AskState asks a host what it keeps of a job. TrainJob to FunctionHost, by an
-// incarnation that begins. Idempotent.
+// AskState asks a host what it has of a job. TrainJob to the FunctionHost of each
+// node, by an incarnation that is not the job's first: again each second, until
+// answered. Idempotent.
 type AskState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *JobRef                `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // who asks
@@ -758,8 +759,9 @@ func (x *AskState) GetJob() *JobRef {
 type AskStateReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Job           *JobRef                `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`     // of the question
-	State         *JobState              `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // unset: none
+	Job           *JobRef                `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`      // of the question
+	State         *JobState              `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`  // unset: none
+	Holds         bool                   `protobuf:"varint,4,opt,name=holds,proto3" json:"holds,omitempty"` // tensors of the job lie there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,6 +815,13 @@ func (x *AskStateReply) GetState() *JobState {
 		return x.State
 	}
 	return nil
+}
+
+func (x *AskStateReply) GetHolds() bool {
+	if x != nil {
+		return x.Holds
+	}
+	return false
 }
 
 var File_messages_checkpoint_proto protoreflect.FileDescriptor
@@ -902,11 +911,12 @@ const file_messages_checkpoint_proto_rawDesc = "" +
 	"\tKeepState\x12/\n" +
 	"\x05state\x18\x01 \x01(\v2\x19.troupe.messages.JobStateR\x05state\"5\n" +
 	"\bAskState\x12)\n" +
-	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\"\x7f\n" +
+	"\x03job\x18\x01 \x01(\v2\x17.troupe.messages.JobRefR\x03job\"\x95\x01\n" +
 	"\rAskStateReply\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12)\n" +
 	"\x03job\x18\x02 \x01(\v2\x17.troupe.messages.JobRefR\x03job\x12/\n" +
-	"\x05state\x18\x03 \x01(\v2\x19.troupe.messages.JobStateR\x05stateB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
+	"\x05state\x18\x03 \x01(\v2\x19.troupe.messages.JobStateR\x05state\x12\x14\n" +
+	"\x05holds\x18\x04 \x01(\bR\x05holdsB/Z-github.com/troupe-ml/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_messages_checkpoint_proto_rawDescOnce sync.Once

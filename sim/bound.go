@@ -103,9 +103,12 @@ func (c *Company) CheckScratch() error {
 
 // held adds up what a job has on the nodes that are there. One that was cut off
 // has not heard what it may let go of, and what one has that is about to leave goes
-// with it.
+// with it, as that of the node that leads has while its process is none.
 func (c *Company) held(id string) Held {
-	sum := c.Space.Held(id)
+	var sum Held
+	if !c.away {
+		sum = c.Space.Held(id)
+	}
 	for _, n := range c.Nodes() {
 		if n.deaf || n.leaves {
 			continue

@@ -37,10 +37,7 @@ func TestInvariantsHold(t *testing.T) {
 				}
 			}
 			s.crash(draw.IntN(6), 10*time.Second, s.Invokers)
-			s.crash(draw.IntN(3), 10*time.Second, func() []*actor.PID {
-				s.mute = seed%2 != 0
-				return s.Jobs()
-			})
+			s.crash(draw.IntN(3), 10*time.Second, s.Jobs)
 			s.Sim.RunUntil(s.allEnded, 24*time.Hour)
 			for id, w := range s.watches {
 				s.verify(t, id)

@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/actors"
@@ -59,7 +61,8 @@ func (c *Company) RestartLeader(away time.Duration) {
 			c.Sim.Fail("%v", err)
 		}
 		c.list(c.config.Name, true)
-		for id, w := range c.watched {
+		for _, id := range slices.Sorted(maps.Keys(c.watched)) { // in an order, so that a seed is replayed
+			w := c.watched[id]
 			c.Sim.Spawn(c.watchName(id), c.watcher(id, w, nil))
 			if err := c.adopt(id, w); err != nil {
 				c.Sim.Fail("job %s: %v", id, err)

@@ -233,14 +233,8 @@ func (c *Company) unlist(n *Node, after time.Duration) {
 func (c *Company) list(name string, there bool) {
 	c.listed[name] = there
 	c.listed[c.config.Name] = true
-	all := &messages.NodesListed{}
-	for _, node := range slices.Sorted(maps.Keys(c.listed)) {
-		if c.listed[node] {
-			all.Nodes = append(all.Nodes, node)
-		}
-	}
 	if !c.away {
-		c.Sim.Send(c.Tree.Scheduler, all)
+		c.Sim.Send(c.Tree.Scheduler, &messages.NodesListed{Nodes: (&directory{c, c.config.Name}).Nodes()})
 	}
 }
 
@@ -263,6 +257,17 @@ func (d *directory) Leader() string {
 		return ""
 	}
 	return d.company.config.Name
+}
+
+// Nodes implements actors.Directory.
+func (d *directory) Nodes() []string {
+	var out []string
+	for _, node := range slices.Sorted(maps.Keys(d.company.listed)) {
+		if d.company.listed[node] {
+			out = append(out, node)
+		}
+	}
+	return out
 }
 
 // PID implements actors.Directory.

@@ -40,7 +40,6 @@ type scene struct {
 	tasks   map[string]*messages.TrainTask
 	watches map[string]*sim.Watch
 	stopped map[string]bool // jobs that were asked to stop
-	mute    bool            // a job died whose last words may be lost: its hosts may keep its tensors
 }
 
 // newScene draws a company whose functions misbehave in every way.
@@ -296,7 +295,5 @@ func (s *scene) leaves(t *testing.T) {
 	}
 	require.Empty(t, s.Jobs(), "no job lives")
 	require.Empty(t, s.Invokers(), "no invoker lives")
-	if !s.mute {
-		require.Empty(t, s.Space.List(""), "no tensor is left")
-	}
+	require.Empty(t, s.Space.List(""), "no tensor is left")
 }

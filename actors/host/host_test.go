@@ -159,6 +159,23 @@ func TestReleaseFreesAnswers(t *testing.T) {
 	require.Empty(t, s.space.List("a/"))
 }
 
+// A host says whether tensors of a job lie there, whoever has made them.
+func TestAHostSaysWhatItHasOfAJob(t *testing.T) {
+	s := newStage(t, 1, 1, nil)
+	probe := s.Probe("job")
+	ask := func() *messages.AskStateReply {
+		probe.Send(s.host, &messages.AskState{Job: &messages.JobRef{Id: "a", Incarnation: 2}})
+		return testkit.Expect[*messages.AskStateReply](probe)
+	}
+	require.False(t, ask().GetHolds())
+	draft, err := s.space.Create("a/1/1-1-0-1-1/model", 0)
+	require.NoError(t, err)
+	_, err = draft.Seal()
+	require.NoError(t, err)
+	require.True(t, ask().GetHolds())
+	require.Nil(t, ask().GetState())
+}
+
 // What a node warns of reaches those who follow the jobs that are at work there, by
 // what the host says of their attempts; where they hear of it in another way it does not.
 func TestJobsSayWhatTheirNodeWarnsOf(t *testing.T) {

@@ -33,9 +33,12 @@ func (h *host) onKeepState(m *messages.KeepState) {
 	}
 }
 
-// onAskState tells a job's new incarnation what is kept. An earlier one goes
-// on elsewhere: nothing of it may run any more.
+// onAskState tells a job's new incarnation what is here of it. Nothing of an earlier
+// one may run any more.
 func (h *host) onAskState(ctx actor.Context, m *messages.AskState) {
 	h.state.hear(&messages.AttemptRef{Job: m.GetJob()})
-	ctx.Respond(&messages.AskStateReply{Node: h.deps.Node, Job: m.GetJob(), State: h.estate.kept[m.GetJob().GetId()]})
+	id := m.GetJob().GetId()
+	ctx.Respond(&messages.AskStateReply{
+		Node: h.deps.Node, Job: m.GetJob(), State: h.estate.kept[id], Holds: len(h.deps.Tensors.List(id+"/")) > 0,
+	})
 }

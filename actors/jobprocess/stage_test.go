@@ -62,7 +62,7 @@ func newStage(t *testing.T, seed uint64) *stage {
 		Host: func() *actor.PID { return host },
 	}
 	s.server = s.Spawn("paramserver", paramserver.Props(paramserver.Deps{
-		Log: deps.Log, Rim: s.Rim(), Scheduler: deps.Scheduler, Journal: deps.Journal,
+		Log: deps.Log, Rim: s.Rim(), Scheduler: deps.Scheduler, Journal: deps.Journal, Nodes: func() []string { return nil },
 		Own: func(string, *messages.StartJob, store.Sighting) (*paramserver.Owned, store.Sighting, error) {
 			return &paramserver.Owned{
 				Incarnation: s.claims + 1, Reached: uint64(s.done), Ended: s.result,

@@ -19,11 +19,12 @@
 //
 // In: StartJob, ResizeJob and JobFinishedReply from the Scheduler; StopJob from
 // it or from a client; KeepState and JobFinished from its children, the TrainJobs;
-// JobEventReply from the Journal.
+// JobEventReply from the Journal; ReleaseTensorsReply from hosts.
 // Out: StartJobReply; ResizeJob and StopJob to the TrainJob, which answers the
 // asker itself; JobFinished to the Scheduler, again each second until
 // JobFinishedReply comes; JobFinishedReply to the TrainJob, which then stops
-// itself; JobEvent to the Journal, for a job that ends between two incarnations.
+// itself; JobEvent to the Journal, for a job that ends between two incarnations, and
+// ReleaseTensors to the hosts of all nodes, again each second for half a minute.
 //
 // No order of arrival is relied on. A StartJob starts a job at most once, since
 // jobs are remembered until the Scheduler has their end, and a thousand of them

@@ -44,7 +44,11 @@ type Deps struct {
 	Warn      func(text string)
 	Scheduler func() *actor.PID
 	Journal   func() *actor.PID // is told of ends that no TrainJob is left to tell
-	Options   []actor.PropsOption
+	// Nodes are those that there are, by name, and Host is the FunctionHost of one, nil
+	// while it cannot be reached: they let go of what such a job has left.
+	Nodes   func() []string
+	Host    func(node string) *actor.PID
+	Options []actor.PropsOption
 }
 
 // Owned is an incarnation of a job that this node owns.
@@ -74,7 +78,7 @@ func newServer(deps Deps) *server {
 	return &server{
 		deps: deps, state: newState(),
 		children: map[string]*messages.JobRef{}, pids: map[string]*actor.PID{}, outboxes: map[string]*actorkit.Outbox{},
-		askers: map[string]*actor.PID{},
+		askers: map[string]*actor.PID{}, freeing: map[string]*freeing{},
 	}
 }
 
@@ -86,6 +90,7 @@ type server struct {
 	pids       map[string]*actor.PID       // living children by job id
 	outboxes   map[string]*actorkit.Outbox // by job id, until the Journal has all
 	askers     map[string]*actor.PID       // by job id: who wants to know once it is owned, or has ended
+	freeing    map[string]*freeing         // by job id: ends that hosts are to hear of
 	working    int                         // works that own jobs, or let go of them, and have not ended
 	leaving    bool                        // the node leaves: its jobs go on elsewhere
 	left       *actor.PID                  // who wants to know once they can; nil: nobody
@@ -135,6 +140,8 @@ func (s *server) Receive(ctx actor.Context) {
 		s.onJobFinished(ctx, m)
 	case *messages.JobFinishedReply:
 		s.state.acknowledged(m)
+	case *messages.ReleaseTensorsReply:
+		s.onReleaseTensorsReply(m)
 	case *messages.JobEventReply:
 		s.onJobEventReply(m)
 	case *actor.Terminated:
@@ -169,6 +176,7 @@ func (s *server) onTick(ctx actor.Context) {
 	for _, id := range slices.Sorted(maps.Keys(s.outboxes)) {
 		s.outboxes[id].Repeat(ctx, s.deps.Journal())
 	}
+	s.freeMore(ctx)
 	s.tickAgain(ctx)
 }
 
@@ -196,6 +204,7 @@ func (s *server) onStartJob(ctx actor.Context, m *messages.StartJob) {
 	}
 	switch {
 	case begun:
+		delete(s.freeing, j.id) // what its next incarnation does not need it lets go of
 		s.own(ctx, j)
 	case j.blocks(m):
 		ctx.Send(s.pids[j.id], m)

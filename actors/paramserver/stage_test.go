@@ -22,6 +22,8 @@ type stage struct {
 	server    *actor.PID
 	scheduler *testkit.Probe
 	journal   *testkit.Probe
+	host      *testkit.Probe // of each node
+	nodes     []string       // that there are
 	kept      func() (jobs, outboxes int)
 
 	born  []*messages.JobRef                   // incarnations, in the order they began
@@ -85,11 +87,13 @@ func newStage(t testing.TB, seed uint64) *stage { return newStageOf(t, seed, fal
 // newStageOf is newStage, where other nodes may run jobs, too.
 func newStageOf(t testing.TB, seed uint64, shared bool) *stage {
 	s := &stage{sim: testkit.New(t, seed), claims: map[string]uint64{}}
-	s.scheduler, s.journal = s.sim.Probe("scheduler"), s.sim.Probe("journal")
+	s.scheduler, s.journal, s.host = s.sim.Probe("scheduler"), s.sim.Probe("journal"), s.sim.Probe("host")
 	s.server = s.sim.Spawn("paramserver", paramserver.Observed(paramserver.Deps{
 		Log: s.log(), Warn: func(text string) { s.told = append(s.told, text) }, Rim: s.sim.Rim(), Node: "n1", Shared: shared, Own: s.own, End: s.end,
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
 		Journal:   func() *actor.PID { return s.journal.PID },
+		Nodes:     func() []string { return s.nodes },
+		Host:      func(string) *actor.PID { return s.host.PID },
 	}, func(check func() error, kept func() (int, int)) {
 		s.sim.Check(check)
 		s.kept = kept

@@ -94,6 +94,7 @@ func (s *server) tell(ctx actor.Context, j *job) {
 	outbox := actorkit.NewOutbox(ref)
 	s.outboxes[j.id] = outbox
 	outbox.Post(ctx, s.deps.Journal(), s.deps.Rim.Now(), actorkit.EndEvent(j.result))
+	s.free(ctx, j)
 	if !j.reported {
 		s.report(ctx, j)
 	}

@@ -66,6 +66,7 @@ func newWorld(t testing.TB, seed uint64, policy scheduler.Policy) *world {
 		Own:       w.own,
 		End:       w.end,
 		Scheduler: func() *actor.PID { return w.scheduler },
+		Nodes:     func() []string { return nil },
 	}))
 	w.sim.Check(func() error { return w.check() })
 	return w

@@ -196,6 +196,9 @@ func (j *job) told(ctx actor.Context) {
 		clear(j.state.nodes) // what hosts have of it is the next incarnation's, and so are its watchers
 	} else {
 		j.state.emit(actorkit.EndEvent(j.ended.GetResult()))
+		for node := range j.restoring.asked { // what was to be heard of there is over
+			j.state.nodes[node] = true
+		}
 	}
 	j.tidy()
 	j.tellEnd(ctx)

@@ -24,9 +24,10 @@
 //
 // To the next incarnation it leaves its state: after each merge KeepState to the
 // hosts, and beside the rounds the newest state to the store, through its Vault.
-// An incarnation that is not the first asks hosts with AskState what they keep,
-// waits a second at most for AskStateReply, and goes on from the later of theirs
-// and the store's (docs/adr/0012-checkpoints.md). One that hears from a beat or a
+// An incarnation that is not the first asks the host of every node with AskState what
+// it has, waits a second at most for AskStateReply, and goes on from the later of the
+// states that they keep and the store's (docs/adr/0012-checkpoints.md). Whoever has
+// tensors, be it said later, is told what may go; each is told of the end. One that hears from a beat or a
 // save that a later one owns the job ends at once.
 //
 // Nothing is relied on to arrive: what is not answered is sent again each

@@ -43,7 +43,8 @@ type Deps struct {
 	// .safetensors file by its path. It is called off the actor; the caller
 	// closes the blob.
 	OpenModel func(ctx context.Context, name string) (plane.Blob, error)
-	Invoker   *actor.Props // of a child that runs one assignment
+	Invoker   *actor.Props    // of a child that runs one assignment
+	Nodes     func() []string // that there are, by name, this one included
 	// Actors of the company; nil while they cannot be reached.
 	Host      func(node string) *actor.PID
 	Scheduler func() *actor.PID
@@ -186,7 +187,7 @@ func (j *job) Receive(ctx actor.Context) {
 		j.onBrought(ctx, m)
 	case *childFailed, *tidied:
 	case *messages.AskStateReply:
-		j.onAskStateReply(m)
+		j.onAskStateReply(ctx, m)
 	case *restoreDue:
 		j.takeUp()
 	case *restored:
@@ -282,6 +283,7 @@ func (j *job) onTick(ctx actor.Context) {
 		j.requestParallelism(ctx)
 	}
 	if j.ended == nil {
+		j.askHosts(ctx)
 		j.bringing.again()
 		j.beat()
 		j.complain()

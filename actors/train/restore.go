@@ -5,61 +5,21 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-ml/troupe/actors/actorkit"
 	"github.com/troupe-ml/troupe/internal/fault"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/messages"
 	"github.com/troupe-ml/troupe/plane"
 )
 
-// askFor is how long hosts have to say what they keep of a job.
-const askFor = time.Second
-
-type (
-	restored struct {
-		state *messages.JobState
-		kept  bool // by a host; else it is the store's
-		err   error
-	}
-	restoreDue struct{} // hosts that have not answered are not waited for any more
-)
-
-// restoring is the search for what an earlier incarnation left.
-type restoring struct {
-	asked map[string]bool    // hosts that have not answered
-	kept  *messages.JobState // the latest that a host has; nil: none yet
-	begun bool               // it is being taken up
-}
-
-// ask begins an incarnation that is not the job's first: the hosts of its
-// slots may have a later state than the store.
-func (j *job) ask(ctx actor.Context) {
-	j.state.restoring = true
-	j.restoring.asked = map[string]bool{}
-	for _, g := range j.state.size.GetGrants() {
-		j.restoring.asked[g.GetNode()], j.state.nodes[g.GetNode()] = true, true
-		actorkit.Request(ctx, j.deps.Host(g.GetNode()), &messages.AskState{Job: j.state.ref})
-	}
-	j.deps.Rim.SendAfter(askFor, j.self, &restoreDue{})
-}
-
-func (j *job) onAskStateReply(m *messages.AskStateReply) {
-	if j.restoring.begun || !proto.Equal(m.GetJob(), j.state.ref) {
-		return
-	}
-	if isLater(m.GetState(), j.restoring.kept) {
-		j.restoring.kept = m.GetState()
-	}
-	delete(j.restoring.asked, m.GetNode())
-	if len(j.restoring.asked) == 0 {
-		j.takeUp()
-	}
+type restored struct {
+	state *messages.JobState
+	kept  bool // by a host; else it is the store's
+	err   error
 }
 
 // takeUp takes up the latest state that there is.

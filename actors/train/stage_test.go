@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ type stage struct {
 	vault     *vault
 	scheduler *testkit.Probe
 	host      *testkit.Probe
+	others    map[string]*testkit.Probe // of nodes beside the job's, by name
 
 	told     []*messages.Invoke    // each attempt once, in order; see next
 	invokers map[uint32]*actor.PID // the one that a function was last given to
@@ -98,8 +100,14 @@ func newStageFrom(t *testing.T, seed uint64, size *messages.JobSize, task *messa
 	s.log = logged
 	props := train.Props(ref, start, s.vault, train.Deps{
 		Log: zap.New(core, zap.Development()), Rim: s.sim.Rim(), Node: "n1", Space: s.space, Models: s.models,
-		Invoker:   actor.PropsFromFunc(s.invoker),
-		Host:      func(string) *actor.PID { return s.host.PID },
+		Invoker: actor.PropsFromFunc(s.invoker),
+		Nodes:   func() []string { return append([]string{"n1"}, slices.Sorted(maps.Keys(s.others))...) },
+		Host: func(node string) *actor.PID {
+			if other := s.others[node]; other != nil {
+				return other.PID
+			}
+			return s.host.PID
+		},
 		Scheduler: func() *actor.PID { return s.scheduler.PID },
 		Journal:   func() *actor.PID { return journal },
 	})
