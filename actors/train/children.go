@@ -85,9 +85,15 @@ func (j *job) hurry(ctx actor.Context) {
 	if j.state.fatal != nil {
 		return
 	}
-	for _, t := range append(j.state.backups(now), j.state.hastened(now)...) {
+	j.twice(ctx, "function is late, running it a second time", j.state.backups(now))
+	j.twice(ctx, "the node of a function leaves, running it a second time", j.state.hastened(now))
+}
+
+// twice runs functions a second time, and tells the log why.
+func (j *job) twice(ctx actor.Context, why string, seconds []*attempt) {
+	for _, t := range seconds {
 		ref := t.invoke.GetAttempt()
-		j.log.Info("function is late, or its node leaves: running it a second time", zap.Uint32("epoch", ref.GetEpoch()), zap.Uint32("round", ref.GetRound()),
+		j.log.Info(why, zap.Uint32("epoch", ref.GetEpoch()), zap.Uint32("round", ref.GetRound()),
 			zap.Uint32("function", ref.GetFunction()), zap.Uint32("attempt", ref.GetAttempt()), zap.String("node", t.invoke.GetNode()))
 		j.send(ctx, t)
 	}

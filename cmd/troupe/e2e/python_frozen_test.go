@@ -46,7 +46,7 @@ func TestE2EPythonFrozenWorker(t *testing.T) {
 			})
 			require.NoError(t, syscall.Kill(worker, syscall.SIGSTOP))
 			frozen := time.Now()
-			thaw := time.AfterFunc(11*time.Second, func() { _ = syscall.Kill(worker, syscall.SIGCONT) }) // when it was cut, or is
+			thaw := time.AfterFunc(25*time.Second, func() { _ = syscall.Kill(worker, syscall.SIGCONT) }) // when it was cut, or is
 			defer thaw.Stop()
 			e := r.wait(t)
 			took := time.Since(frozen)
