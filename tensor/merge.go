@@ -98,6 +98,16 @@ type combiner interface {
 	combine(m *Merge, win window) ([]float64, error)
 }
 
+// openPlan reads the headers of a plan's answers and of its reference.
+func openPlan(p Plan) (*Merge, *Layout, error) {
+	m := &Merge{window: windowBytes}
+	if err := m.arrange(p); err != nil {
+		return nil, nil, err
+	}
+	reference, err := m.readReference(p)
+	return m, reference, err
+}
+
 // NewMerge reads the headers of the answers. Rejected, naming the function and
 // tensor: no answers at all, a weight that is not positive and finite, answers
 // that differ in their specs or break the format. Invalid: N < 1, an id outside
@@ -107,11 +117,7 @@ func NewMerge(p Plan) (*Merge, error) {
 	if p.Strategy.Unweighted {
 		p = p.unweighted()
 	}
-	m := &Merge{window: windowBytes}
-	if err := m.arrange(p); err != nil {
-		return nil, err
-	}
-	reference, err := m.readReference(p)
+	m, reference, err := openPlan(p)
 	if err != nil {
 		return nil, err
 	}

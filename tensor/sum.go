@@ -90,11 +90,7 @@ type Addition struct {
 // ScaledWeights for all answers of the round. They are clipped as the plan says;
 // its strategy means nothing. Errors are those of NewMerge.
 func NewSum(p Plan) (*Addition, error) {
-	m := &Merge{window: windowBytes}
-	if err := m.arrange(p); err != nil {
-		return nil, err
-	}
-	reference, err := m.readReference(p)
+	m, reference, err := openPlan(p)
 	if err != nil {
 		return nil, err
 	}
