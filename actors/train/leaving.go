@@ -263,17 +263,20 @@ func (s *state) isAt(node string) bool {
 // merges reports whether a tensor is part of an answer that is being merged.
 func (s *state) merges(ref *messages.TensorRef) (found bool) {
 	s.merging.eachAnswer(func(part *messages.TensorRef) {
-		found = found || part.GetKey() == ref.GetKey() && part.GetNode() == ref.GetNode()
+		found = found || sameTensor(part, ref)
 	})
 	return found
+}
+
+// sameTensor reports whether two refs are of one key of one node.
+func sameTensor(a, b *messages.TensorRef) bool {
+	return a.GetKey() == b.GetKey() && a.GetNode() == b.GetNode()
 }
 
 // rehome has the job find a tensor where it is now. What a merge works on stays as
 // it is.
 func (s *state) rehome(from, to *messages.TensorRef) {
-	is := func(ref *messages.TensorRef) bool {
-		return ref.GetKey() == from.GetKey() && ref.GetNode() == from.GetNode()
-	}
+	is := func(ref *messages.TensorRef) bool { return sameTensor(ref, from) }
 	swap := func(places ...**messages.TensorRef) {
 		for _, ref := range places {
 			if is(*ref) {
