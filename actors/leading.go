@@ -3,7 +3,6 @@ package actors
 import (
 	"bytes"
 	"context"
-	"io"
 	"net/http"
 
 	"github.com/troupe-ml/troupe/internal/fault"
@@ -30,12 +29,6 @@ func (n *Nodes) askLeader(ctx context.Context, op, method, path string, body []b
 		return response, nil
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // the status says enough
-	return nil, fault.New(op, httpfault.KindOf(response.StatusCode, response.Header.Get(httpfault.Header)), "%s", bytes.TrimSpace(text))
-}
-
-// tellError answers another node with an error.
-func tellError(w http.ResponseWriter, err error) {
-	w.Header().Set(httpfault.Header, fault.KindOf(err).String())
-	http.Error(w, err.Error(), httpfault.Status(fault.KindOf(err)))
+	err = httpfault.Failure(response)
+	return nil, fault.New(op, fault.KindOf(err), "%w", err)
 }

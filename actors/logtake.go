@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe/functions/python"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/messages"
 )
 
@@ -63,7 +64,7 @@ func (t *logTaker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = proto.Unmarshal(body, m)
 	}
 	if err != nil {
-		tellError(w, fault.New("actors.log", fault.Invalid, "%w", err))
+		httpfault.Fail(w, fault.New("actors.log", fault.Invalid, "%w", err))
 		return
 	}
 	t.take(m)

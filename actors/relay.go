@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-ml/troupe/functions/remote"
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 // Where nodes talk about the jobs of endpoints: an attempt is open at the node that
@@ -60,7 +61,7 @@ type jobAt struct {
 func (r *remotes) tellURL(w http.ResponseWriter, q *http.Request) {
 	at, err := r.url(q.URL.Query().Get("job"))
 	if err != nil {
-		tellError(w, err)
+		httpfault.Fail(w, err)
 		return
 	}
 	_ = json.NewEncoder(w).Encode(jobAt{at, r.fingerprint()}) // who has gone asks again
@@ -70,11 +71,11 @@ func (r *remotes) tellURL(w http.ResponseWriter, q *http.Request) {
 func (r *remotes) tellMerged(w http.ResponseWriter, q *http.Request) {
 	var ref remote.Ref
 	if err := json.NewDecoder(io.LimitReader(q.Body, 1<<16)).Decode(&ref); err != nil {
-		tellError(w, fault.New("actors.merged", fault.Invalid, "%w", err))
+		httpfault.Fail(w, fault.New("actors.merged", fault.Invalid, "%w", err))
 		return
 	}
 	if err := r.merges.wait(q.Context(), ref); err != nil {
-		tellError(w, err)
+		httpfault.Fail(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

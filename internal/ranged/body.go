@@ -176,7 +176,7 @@ func (b *Body) accept(answer *http.Response) error {
 			return fault.New(b.source.Op, fault.Unavailable, "%s: the answer has the Content-Range %q", b.source.What, answer.Header.Get("Content-Range"))
 		}
 	default:
-		err := Failure(answer)
+		err := httpfault.Failure(answer)
 		if resumed && fault.KindOf(err) == fault.Unavailable {
 			b.hangUp()
 			return b.again(err)
@@ -217,14 +217,4 @@ func (b *Body) again(err error) error {
 	case <-b.ctx.Done():
 		return failed(b.ctx.Err())
 	}
-}
-
-// Failure reads the answer that Fail gave. The caller closes its body.
-func Failure(answer *http.Response) error {
-	const most = 4 << 10
-	text, err := io.ReadAll(io.LimitReader(answer.Body, most))
-	if err != nil || len(text) == 0 {
-		text = []byte(answer.Status)
-	}
-	return fault.New("ranged.answer", httpfault.KindOf(answer.StatusCode, answer.Header.Get(httpfault.Header)), "%s", strings.TrimSpace(string(text)))
 }

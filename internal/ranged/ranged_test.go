@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/ranged"
 )
 
@@ -46,7 +47,7 @@ func (s *served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return &pieces{s: s, r: r, n: n, at: offset, left: length, w: w}, nil
 	}})
 	if err != nil {
-		ranged.Fail(w, err)
+		httpfault.Fail(w, err)
 	}
 }
 

@@ -43,7 +43,7 @@ func Serve(w http.ResponseWriter, r *http.Request, c Content) error {
 		var ok bool
 		if offset, length, ok = parseRange(asked, c.Size); !ok {
 			head.Set("Content-Range", fmt.Sprintf("bytes */%d", c.Size))
-			fail(w, fault.New("ranged.serve", fault.Invalid, "range %q of %d bytes", asked, c.Size), http.StatusRequestedRangeNotSatisfiable)
+			httpfault.Fail(w, httpfault.WithStatus(http.StatusRequestedRangeNotSatisfiable, fault.New("ranged.serve", fault.Invalid, "range %q of %d bytes", asked, c.Size)))
 			return nil
 		}
 		head.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", offset, offset+length-1, c.Size))
@@ -87,16 +87,6 @@ func parseRange(asked string, size int64) (offset, length int64, ok bool) {
 		}
 	}
 	return offset, min(last, size-1) - offset + 1, true
-}
-
-// Fail answers with an error, so that Failure gives its kind and text.
-func Fail(w http.ResponseWriter, err error) { fail(w, err, httpfault.Status(fault.KindOf(err))) }
-
-func fail(w http.ResponseWriter, err error, status int) {
-	w.Header().Set(httpfault.Header, fault.KindOf(err).String())
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, err.Error())
 }
 
 // patientWriter gives each write its time, so that a body may take as long as it

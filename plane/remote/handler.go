@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/ranged"
 	"github.com/troupe-ml/troupe/plane"
 )
@@ -35,7 +36,7 @@ func NewHandler(node string, space plane.Space) *Handler {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h.serve(w, r); err != nil {
-		ranged.Fail(w, err)
+		httpfault.Fail(w, err)
 	}
 }
 

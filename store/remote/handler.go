@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/ranged"
 	"github.com/troupe-ml/troupe/store"
 )
@@ -51,7 +52,7 @@ func (h *Handler) handle(pattern string, serve func(w http.ResponseWriter, r *ht
 			err = serve(w, r)
 		}
 		if err != nil {
-			ranged.Fail(w, err)
+			httpfault.Fail(w, err)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 	"github.com/troupe-ml/troupe/internal/ranged"
 	"github.com/troupe-ml/troupe/store"
 )
@@ -194,7 +195,7 @@ func (s *Store) askOnce(ctx context.Context, op string, q request) (answer *http
 	}
 	answer.Body = &guarded{ReadCloser: answer.Body, end: func() { silent.Stop(); cancel() }}
 	if answer.StatusCode >= http.StatusMultipleChoices {
-		err := ranged.Failure(answer)
+		err := httpfault.Failure(answer)
 		_ = answer.Body.Close()
 		return nil, nil, fault.New(op, fault.KindOf(err), "%w", err)
 	}

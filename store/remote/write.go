@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/fault"
-	"github.com/troupe-ml/troupe/internal/ranged"
+	"github.com/troupe-ml/troupe/internal/httpfault"
 )
 
 // Put implements store.Store.
@@ -170,7 +170,7 @@ func (s *Store) send(ctx context.Context, op, method, key, id string, absent boo
 	if answer.StatusCode < http.StatusMultipleChoices {
 		return sent{}
 	}
-	err = ranged.Failure(answer)
+	err = httpfault.Failure(answer)
 	return sent{err: fault.New(op, fault.KindOf(err), "%w", err)}
 }
 
